@@ -17,7 +17,7 @@ mod soundness;
 mod time;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
-pub use choose::candidates;
+pub use choose::{candidates, is_candidate, untimed_candidates};
 pub use launch::LaunchConfig;
 pub use quantization::{
     CachePriority, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, QuantizePlan, QuantizeTuning,
@@ -197,9 +197,10 @@ impl HopperPlan {
         }
     }
 
-    /// The plans of `strip` that the model chooses among, the default one first.
+    /// The plans of `strip` that a search tries, the default one first: those that the model chooses among, and
+    /// those of [`untimed_candidates`].
     pub fn candidates(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<Self>, PlanError> {
-        choose::ranked(problem, gpu)
+        choose::searched(problem, gpu)
     }
 
     /// The time that the model expects, and what limits it.

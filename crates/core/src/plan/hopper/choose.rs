@@ -9,14 +9,30 @@ use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::PlanError};
 /// The plan with the least expected time. Ties go to the first candidate.
 pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, PlanError> {
     let mut ranked = ranked(problem, gpu)?;
+    assert!(!ranked.is_empty(), "there are candidates for every problem");
     Ok(ranked.swap_remove(0))
 }
 
 /// Every plan worth considering, that with the least expected time first. There is one at least.
 pub(super) fn ranked(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPlan>, PlanError> {
+    planned(candidates(problem), problem, gpu)
+}
+
+/// Those, and after them plans that nobody has timed yet.
+pub(super) fn searched(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPlan>, PlanError> {
+    let mut plans = ranked(problem, gpu)?;
+    plans.extend(planned(untimed_candidates(problem), problem, gpu).unwrap_or_default());
+    Ok(plans)
+}
+
+fn planned(
+    shapes: Vec<TileConfig>,
+    problem: &Problem,
+    gpu: &HopperGpu,
+) -> Result<Vec<HopperPlan>, PlanError> {
     let mut plans: Vec<(f64, HopperPlan)> = Vec::new();
     let mut refusal = None;
-    for shape in candidates(problem) {
+    for shape in shapes {
         // Small tiles may exceed the 31-bit tile count where large ones fit.
         let plan = match HopperPlan::new(problem, gpu, Strategy::Strip, shape, None) {
             Ok(plan) => plan,
@@ -32,8 +48,8 @@ pub(super) fn ranked(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPla
         }
         plans.push((TimeModel::H200.expected_time(&plan, gpu).total_ns, plan));
     }
-    if plans.is_empty() {
-        return Err(refusal.expect("there are candidates for every problem"));
+    if let Some(refusal) = refusal.filter(|_| plans.is_empty()) {
+        return Err(refusal);
     }
     plans.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     Ok(plans.into_iter().map(|(_, plan)| plan).collect())
@@ -77,6 +93,42 @@ pub fn candidates(problem: &Problem) -> Vec<TileConfig> {
             push(a, b, false, ClusterMode::MulticastA);
         }
     }
+    without_idle_parts(shapes, problem)
+}
+
+/// Candidates that no GPU has timed yet: `octile tune` tries them, and only a table makes one a plan.
+///
+/// A few hundred rows are seldom a multiple of 128 or 192, so that much of an unswapped tile is padding.
+/// Swapped, the weight fills those rows, and the columns divide x evenly.
+pub fn untimed_candidates(problem: &Problem) -> Vec<TileConfig> {
+    let m = problem.m;
+    let mut shapes = Vec::new();
+    if !(33..=512).contains(&m) {
+        return shapes;
+    }
+    // Widest tiles whose accumulators fit in the registers of one, two and three consumer warpgroups.
+    for (a, widest) in [(64, 96), (128, 192), (192, 128)] {
+        let fewest = m.div_ceil(widest);
+        for tiles in [fewest, fewest + 1] {
+            let b = m.div_ceil(tiles).next_multiple_of(8);
+            for cluster in [1, 2].map(split) {
+                let config = TileConfig { tile: GpuTile { a, b }, swapped: true, cluster };
+                if !shapes.contains(&config) {
+                    shapes.push(config);
+                }
+            }
+        }
+    }
+    without_idle_parts(shapes, problem)
+}
+
+/// Whether a search tries a shape.
+pub fn is_candidate(problem: &Problem, shape: TileConfig) -> bool {
+    candidates(problem).contains(&shape) || untimed_candidates(problem).contains(&shape)
+}
+
+/// Every part of a split K needs a stage.
+fn without_idle_parts(mut shapes: Vec<TileConfig>, problem: &Problem) -> Vec<TileConfig> {
     let blocks = problem.k.div_ceil(STAGE_K);
     shapes.retain(|shape| !matches!(shape.cluster, ClusterMode::SplitK(parts) if parts > blocks));
     shapes

@@ -67,6 +67,28 @@ fn every_candidate_of_every_size_can_be_planned() {
 }
 
 #[test]
+fn untimed_plans_are_searched_but_not_chosen() {
+    let gpu = &HOPPER_GPUS[1];
+    for m in [33, 96, 200, 288, 320, 512] {
+        let problem = problem(m, 7168, 4608);
+        let plans = HopperPlan::candidates(&problem, gpu).unwrap();
+        assert_eq!(plans[0], HopperPlan::best(&problem, gpu, Strategy::Strip).unwrap());
+        let untimed = untimed_candidates(&problem);
+        let timed = candidates(&problem);
+        assert!(untimed.iter().all(|shape| !timed.contains(shape) && is_candidate(&problem, *shape)));
+        let first = plans.iter().position(|plan| untimed.contains(&plan.shape)).unwrap();
+        assert!(plans[..first].iter().all(|plan| timed.contains(&plan.shape)));
+        for plan in &plans[first..] {
+            let columns = plan.units.1 * plan.shape.tile.b;
+            assert!(untimed.contains(&plan.shape) && columns < m + 8 * plan.units.1, "{plan:?}");
+        }
+    }
+    for m in [1, 32, 513, 4096] {
+        assert!(untimed_candidates(&problem(m, 7168, 4608)).is_empty());
+    }
+}
+
+#[test]
 fn no_tile_touches_three_scales() {
     for shape in candidates(&problem(4096, 4096, 4096)) {
         let b = shape.tile.b;
