@@ -1,5 +1,5 @@
 //! Times candidate plans on the shapes of inference servers, checks every result, and prints CSV. The cost
-//! model in `plan/hopper/choose.rs` is fitted to these timings.
+//! model in `plan/hopper/time.rs` is fitted to these timings.
 //!
 //! - `gpu_sweep time [MxNxK:QB ...] [columns=B]` times every candidate plan
 //! - `gpu_sweep first [MxNxK:QB ...]` times first calls; set `CUDA_CACHE_PATH` to an empty folder for a cold
