@@ -137,7 +137,8 @@ def measure(group: Group, sides: Sides, rounds: int) -> dict:
 
 def compare(groups: List[Group], args: argparse.Namespace) -> List[Verdict]:
     """Runs the comparison and writes its record."""
-    settings = {name: getattr(args, name) for name in ("rounds", "samples", "warmup", "limit_s")}
+    names = ("rounds", "samples", "warmup", "limit_s", "sample", "max_gflop")
+    settings = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     record = command.begin_record("Octile's CPU backend and PyTorch, alternating in one run", settings)
     sides = Sides(args)
     try:

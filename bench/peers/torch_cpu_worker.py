@@ -14,6 +14,7 @@ from harness.serve import serve
 
 try:
     import torch
+    import torch.nn.functional as F
 except ImportError as error:
     sys.exit(f"{sys.executable} cannot import PyTorch ({error}): name a Python that can with --python")
 
@@ -23,17 +24,21 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 
 
 def quantize(weight, qb):
-    """Quantizes a weight, one scale per block."""
+    """Quantizes a weight, one scale per block; blocks at the edges may be partial."""
     n, k = weight.shape
-    blocks = weight.view(n // qb, qb, k // qb, qb)
+    padded = F.pad(weight, (0, -k % qb, 0, -n % qb))
+    blocks = padded.view(padded.shape[0] // qb, qb, padded.shape[1] // qb, qb)
     scales = blocks.abs().amax((1, 3)) / 448
-    codes = (blocks / scales[:, None, :, None]).view(n, k).to(torch.float8_e4m3fn)
-    return codes, scales
+    codes = (blocks / scales[:, None, :, None]).view(padded.shape)[:n, :k]
+    return codes.contiguous().to(torch.float8_e4m3fn), scales
 
 
 def dequantize(codes, scales, qb, dtype):
     """Dequantizes a weight in as few passes as eager PyTorch allows."""
     n, k = codes.shape
+    if n % qb or k % qb:
+        spread = scales.to(dtype).repeat_interleave(qb, 0)[:n].repeat_interleave(qb, 1)[:, :k]
+        return codes.to(dtype).mul_(spread)
     blocks = codes.to(dtype).view(n // qb, qb, k // qb, qb)
     return blocks.mul_(scales[:, None, :, None].to(dtype)).view(n, k)
 
@@ -45,8 +50,6 @@ def dequantize_and_multiply(x, codes, scales, qb):
 
 def make_paths(m, n, k, quant_block, paths):
     """Operands for one shape, and the functions to time on them, by name; checks those of `paths`."""
-    if n % quant_block or k % quant_block:
-        raise ValueError(f"N {n} and K {k} must be multiples of the block side {quant_block}")
     torch._dynamo.reset()
     generator = torch.Generator().manual_seed(SEED)
     codes, scales = quantize(torch.randn(n, k, generator=generator), quant_block)

@@ -35,7 +35,7 @@ const UNIT: f64 = 102.0;
 /// Width of a bar with its gap.
 const BAR: f64 = 30.0;
 
-const STYLE: &str = "
+pub(crate) const STYLE: &str = "
   text { font: 13px system-ui, sans-serif; fill: #24292f }
   .small { font-size: 12px } .middle { text-anchor: middle } .end { text-anchor: end }
   .title { font-size: 15px; font-weight: 600 } .strong { font-weight: 600 }

@@ -6,6 +6,7 @@ mod arm;
 mod chart;
 mod fuzz;
 mod memcheck;
+mod plot;
 mod python;
 mod tidy;
 
@@ -39,8 +40,15 @@ enum Args {
     TestArm,
     /// Build docs/ with mdBook, into target/book
     Book,
-    /// Draw the README's chart from the benchmark records
+    /// Draw the README's chart and the plots of the documents from the benchmark records
     Chart,
+    /// Draw a record of a sample of shapes as ratios against M
+    Plot {
+        /// Record of compare.py, torch_cpu.py or a search
+        record: PathBuf,
+        /// Drawing to write
+        svg: PathBuf,
+    },
     /// Test the layers for candle (crates/candle, outside the workspace; fetches candle)
     TestCandle,
     /// Build the wheel of python/ and run its tests (also part of `test`)
@@ -74,7 +82,8 @@ fn main() -> ExitCode {
         Args::Portability => portability(),
         Args::TestArm => arm::test(),
         Args::Book => book(),
-        Args::Chart => chart::write(&root()),
+        Args::Chart => charts(),
+        Args::Plot { record, svg } => plot::write(&record, &svg),
         Args::TestCandle => test_candle().and_then(|ran| ran.then_some(()).context("cannot fetch candle")),
         Args::TestPython => {
             python::test().and_then(|ran| ran.then_some(()).context("cannot fetch the packages"))
@@ -90,6 +99,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn charts() -> Result<()> {
+    let root = root();
+    chart::write(&root)?;
+    plot::PLOTS.iter().try_for_each(|(record, svg)| plot::write(&root.join(record), &root.join(svg)))
 }
 
 /// Whether `cargo xtask` has this task.

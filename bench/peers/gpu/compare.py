@@ -11,13 +11,18 @@ import argparse
 import json
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
-import torch
+from shapes import SHAPES, parse, sample
+
+try:
+    import torch
+except ImportError as error:
+    sys.exit(f"compare.py: {sys.executable} cannot import PyTorch ({error}): use a Python that has it")
 
 import torch_peers
-from shapes import SHAPES, parse, sample
 
 FLUSH_BYTES = 256 << 20
 ROUNDS = 3
@@ -31,9 +36,12 @@ class Octile:
 
     def __init__(self, path):
         self.folder = tempfile.TemporaryDirectory()
-        self.process = subprocess.Popen(
-            [path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        try:
+            self.process = subprocess.Popen(
+                [path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        except OSError as error:
+            sys.exit(f"compare.py: cannot run {path}: {error.strerror}; name the gpu_sweep example")
 
     def load(self, inputs):
         """Passes the operands of a shape."""
@@ -49,7 +57,10 @@ class Octile:
         assert shape == (m, n, k), "load the operands of this shape first"
         self.process.stdin.write(f"{m}x{n}x{k}:128 {path}\n")
         self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"compare.py: gpu_sweep ended at {m}x{n}x{k}; the shapes before it are in the record")
+        return json.loads(answer)
 
 
 def time_call(run, flush, calls, replays, rest=0.0):
@@ -84,6 +95,16 @@ def time_call(run, flush, calls, replays, rest=0.0):
     return {"flushed_us": statistics.median(flushed), "graph_us": statistics.median(replayed)}
 
 
+def unless_refused(block_scaled, inputs):
+    """A library's call, or None where it refuses the shape: samples have ragged ones."""
+    try:
+        return block_scaled(inputs)
+    except (AssertionError, RuntimeError, ValueError) as error:
+        shape = "x".join(map(str, inputs.shape))
+        print(f"{block_scaled.__module__} refuses {shape}: {str(error).splitlines()[:1]}", file=sys.stderr)
+        return None
+
+
 def compare(shape, octile, flush, others):
     """Times every library on one shape, in alternation."""
     m, n, k = shape
@@ -94,7 +115,7 @@ def compare(shape, octile, flush, others):
         "cublaslt_tensor": torch_peers.per_tensor(inputs),
     }
     for name, block_scaled in others.items():
-        peers[name] = block_scaled(inputs)
+        peers[name] = unless_refused(block_scaled, inputs)
     calls = 7 if m * n * k > 1 << 36 else 11
     # About 10^12 operations per graph, so that the cost of launching it is negligible.
     replays = min(max(10, 10**12 // (2 * m * n * k)), 100)
@@ -126,13 +147,16 @@ def main():
     parser.add_argument(
         "--deepgemm", action="store_true", help="also time DeepGEMM, which must be installed"
     )
-    parser.add_argument("--shapes", nargs="*", help="MxNxK ... (default: shapes.txt)")
-    parser.add_argument("--sample", choices=["fit", "judge"], help="shapes of `octile bench --sample`")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--shapes", nargs="*", help="MxNxK ... (default: shapes.txt)")
+    which.add_argument("--sample", choices=["fit", "judge"], help="shapes of `octile bench --sample`")
     parser.add_argument("--cli", default="octile", help="the octile command, for --sample (default: octile)")
     args = parser.parse_args()
     shapes = [parse(shape) for shape in args.shapes] if args.shapes else SHAPES
     if args.sample:
         shapes = sample(args.cli, args.sample)
+    if not torch.cuda.is_available():
+        sys.exit("compare.py: PyTorch finds no NVIDIA GPU: run it on a machine that has one")
     others = {}
     if args.triton:
         import triton_peer
@@ -160,7 +184,8 @@ def main():
             flush=True,
         )
         with open(args.record, "w") as file:
-            json.dump({"machine": machine, "results": results}, file, indent=1)
+            record = {"machine": machine, "sample": args.sample, "results": results}
+            json.dump(record, file, indent=1)
 
 
 if __name__ == "__main__":

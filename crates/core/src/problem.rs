@@ -303,15 +303,24 @@ impl fmt::Display for Problem {
     }
 }
 
+/// The beginning of a text, to be quoted in an error: a file that is none of shapes has long lines.
+fn quoted(text: &str) -> String {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 impl FromStr for Problem {
     type Err = ProblemError;
 
     fn from_str(text: &str) -> Result<Self, ProblemError> {
-        let syntax = || ProblemError::Syntax(text.to_owned());
+        let syntax = || ProblemError::Syntax(quoted(text));
         let (dims, qb) = text.split_once(':').ok_or_else(syntax)?;
         let number = |part: &str| {
             part.parse::<usize>().map_err(|error| match error.kind() {
-                IntErrorKind::PosOverflow => ProblemError::Number(part.to_owned(), text.to_owned()),
+                IntErrorKind::PosOverflow => ProblemError::Number(quoted(part), quoted(text)),
                 _ => syntax(),
             })
         };
@@ -337,6 +346,8 @@ mod tests {
     #[test]
     fn bad_shapes_say_what_is_wrong() {
         let error = |text: &str| text.parse::<Problem>().unwrap_err().to_string();
+        let long = format!("shape '{}...' is not of", "x".repeat(60));
+        assert!(error(&"x".repeat(1 << 20)).starts_with(&long));
         assert_eq!(error("5x5"), "shape '5x5' is not of the form MxNxK:QB, for example 512x512x512:128");
         assert_eq!(
             error("1x99999999999999999999x1:128"),

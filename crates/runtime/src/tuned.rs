@@ -12,6 +12,7 @@ use std::{
 };
 
 use octile_core::tuned::{MOST_BYTES, TableError, TunedEntry, TunedTable, TunedTarget};
+use tempfile::NamedTempFile;
 
 use crate::cpu::{dispatch::INVARIANT_VARIABLE, machine::is_set};
 
@@ -126,30 +127,67 @@ impl TunedFolder {
     /// that is killed leaves the table as it was before or after.
     pub fn record(&self, entry: TunedEntry) -> Result<(), TunedError> {
         let target = entry.device.target;
-        let path = self.file(target);
-        let failed = |doing: &'static str| {
-            let path = path.clone();
-            move |error| TunedError::Io { doing, path, error }
-        };
-        fs::create_dir_all(&self.0).map_err(failed("make the folder of"))?;
-        let lock = File::options().create(true).truncate(false).write(true).open(self.0.join(LOCK));
-        let lock = lock.map_err(failed("lock"))?;
-        // Released when the file is closed, also by a process that is killed.
-        lock.lock().map_err(failed("lock"))?;
+        let place = TablePlace::lock(self.file(target))?;
         let mut table = self.read(target)?;
         table.merge(vec![entry]);
-        self.remove_drafts();
-        let mut draft =
-            tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.0).map_err(failed("write"))?;
-        draft.write_all(table.to_text().as_bytes()).map_err(failed("write"))?;
-        draft.as_file().sync_all().map_err(failed("write"))?;
-        draft.persist(&path).map_err(|error| failed("write")(error.error))?;
+        let draft = place.draft(&table)?;
+        draft.persist(&place.file).map_err(|error| place.failed("write", error.error))?;
         Ok(())
+    }
+
+    /// Whether entries could be added now: finds out before hours of measuring.
+    pub fn require_writable(&self, target: TunedTarget) -> Result<(), TunedError> {
+        let place = TablePlace::lock(self.file(target))?;
+        place.draft(&self.read(target)?).map(drop)
+    }
+}
+
+/// Where a table is written, while no other process writes there.
+struct TablePlace {
+    /// The table itself: a link to a table that is kept elsewhere stays a link.
+    file: PathBuf,
+    folder: PathBuf,
+    /// Released when the file is closed, also by a process that is killed.
+    lock: File,
+}
+
+impl TablePlace {
+    fn lock(file: PathBuf) -> Result<Self, TunedError> {
+        let failed = |doing: &'static str| {
+            let path = file.clone();
+            move |error| TunedError::Io { doing, path, error }
+        };
+        let folder = |file: &Path| file.parent().map(Path::to_owned).unwrap_or_default();
+        fs::create_dir_all(folder(&file)).map_err(failed("make the folder of"))?;
+        let table = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
+        let folder = folder(&table);
+        let lock = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK));
+        let lock = lock.map_err(failed("lock"))?;
+        lock.lock().map_err(failed("lock"))?;
+        Ok(Self { file: table, folder, lock })
+    }
+
+    fn failed(&self, doing: &'static str, error: io::Error) -> TunedError {
+        TunedError::Io { doing, path: self.file.clone(), error }
+    }
+
+    /// A finished file that can become the table by a rename.
+    fn draft(&self, table: &TunedTable) -> Result<NamedTempFile, TunedError> {
+        let failed = |error| self.failed("write", error);
+        self.remove_drafts();
+        let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.folder).map_err(failed)?;
+        // Temporary files are private, but other users of a shared folder read its tables. The lock has the
+        // permissions that this process gives to new files.
+        let like = fs::metadata(&self.file).or_else(|_| self.lock.metadata()).map_err(failed)?;
+        draft.as_file().set_permissions(like.permissions()).map_err(failed)?;
+        draft.write_all(table.to_text().as_bytes()).map_err(failed)?;
+        draft.as_file().sync_all().map_err(failed)?;
+        Ok(draft)
     }
 
     /// Removes drafts of processes that were killed. Only the holder of the lock has one.
     fn remove_drafts(&self) {
-        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(DRAFT) {
                 let _ = fs::remove_file(entry.path());
             }
@@ -215,6 +253,41 @@ mod tests {
         fs::write(&draft, "{").unwrap();
         TunedFolder::new(folder.path()).record(entry(1)).unwrap();
         assert!(!draft.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_linked_table_stays_where_it_is_with_its_permissions() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let (folder, shared) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let tables = TunedFolder::new(folder.path());
+        let (link, real) = (tables.file(TunedTarget::Cpu), shared.path().join("table.json"));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        tables.record(entry(1)).unwrap();
+        assert_eq!(mode(&link), mode(&folder.path().join(LOCK)), "as any other file of this process");
+        fs::rename(&link, &real).unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&real, &link).unwrap();
+        tables.record(entry(2)).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(mode(&real), 0o640);
+        assert_eq!(TunedTable::parse(&fs::read_to_string(&real).unwrap()).unwrap().entries.len(), 2);
+        fs::remove_file(&real).unwrap();
+        tables.record(entry(3)).unwrap();
+        assert_eq!(tables.read(TunedTarget::Cpu).unwrap().entries.len(), 1, "a link to nothing is replaced");
+    }
+
+    #[test]
+    fn a_folder_is_tried_before_anything_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let tables = TunedFolder::new(folder.path());
+        tables.require_writable(TunedTarget::Cpu).unwrap();
+        assert!(!tables.file(TunedTarget::Cpu).exists(), "trying writes no table");
+        let inside_a_file = TunedFolder::new(folder.path().join(LOCK).join("folder"));
+        let message = inside_a_file.require_writable(TunedTarget::Cpu).unwrap_err().to_string();
+        assert!(message.starts_with("cannot make the folder of "), "{message}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
     }
 
     #[test]

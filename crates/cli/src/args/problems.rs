@@ -63,6 +63,10 @@ impl ProblemArgs {
 
     /// Rejects options that have no effect.
     pub fn require_sense(&self) -> Result<(), IdleOption> {
+        // clap drops `requires` where an option that conflicts with the required one is given.
+        if !self.tokens.is_empty() && self.model.is_none() {
+            return Err(IdleOption { option: "--tokens", needs: "--model" });
+        }
         self.x.require_scales(self.x_scales)
     }
 }

@@ -1,5 +1,7 @@
 //! `octile tune`: searches plans, and keeps those that beat the default.
 
+use std::collections::{HashMap, hash_map::Entry};
+
 use anyhow::{Context, Result, bail};
 use octile_core::{ActivationKind, device::tpu::TpuChip, tuned::TunedDevice};
 use octile_harness::{
@@ -59,10 +61,32 @@ pub fn cases(args: &TuneArgs) -> Result<Vec<Case>> {
     if !problems.is_named() {
         bail!("no shape is named: use --shape, --shapes-from, --sample or --model, or --explain for one");
     }
-    match Model::layers_of(problems)? {
-        Some(cases) => Ok(cases),
-        None => problem_cases(problems, Vec::new()),
+    let cases = match Model::layers_of(problems)? {
+        Some(cases) => cases,
+        None => problem_cases(problems, Vec::new())?,
+    };
+    Ok(distinct(cases))
+}
+
+/// One case per problem: layers that share one are searched once, under the names of all.
+fn distinct(cases: Vec<Case>) -> Vec<Case> {
+    let mut distinct: Vec<Case> = Vec::new();
+    let mut at = HashMap::new();
+    for case in cases {
+        match at.entry(case.problem) {
+            Entry::Vacant(entry) => {
+                entry.insert(distinct.len());
+                distinct.push(case);
+            }
+            Entry::Occupied(entry) => {
+                let label = &mut distinct[*entry.get()].label;
+                if !label.split(", ").any(|known| known == case.label) {
+                    *label = format!("{label}, {}", case.label);
+                }
+            }
+        }
     }
+    distinct
 }
 
 /// Searches the plans of every shape.
@@ -78,7 +102,9 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
             format!("no folder for tables: set {FOLDER_VARIABLE}, XDG_DATA_HOME or HOME")
         })?),
     };
-    // A table that cannot be written is found out before anything is measured.
+    if let Some(folder) = &folder {
+        folder.require_writable(target)?;
+    }
     let table = folder.as_ref().map(|folder| folder.read(target)).transpose()?.unwrap_or_default();
     let stale = |entry: &octile_core::tuned::TunedEntry| tuner.with(&entry.problem, entry.choice);
     if let Some(note) = folder.as_ref().and_then(|_| table.stale(&tuner.device(), stale)) {
@@ -108,6 +134,9 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
                 seconds: 0.0,
             },
             _ => {
+                if !report.shapes.is_empty() {
+                    interrupt::keep(Some(print::tune::so_far(&report)));
+                }
                 let shape = tune::tune(tuner.as_ref(), case, &effort, &progress).map_err(with_advice)?;
                 if let Some(folder) = &folder {
                     folder.record(shape.entry.clone())?;
@@ -116,7 +145,6 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
             }
         };
         report.shapes.push(shape);
-        interrupt::keep(Some(print::tune::so_far(&report)));
         Observer::step(&progress);
     }
     interrupt::keep(None);

@@ -14,9 +14,10 @@ mod roles;
 mod rules;
 mod shared_memory;
 mod soundness;
+mod time;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
-pub use choose::{ExpectedTime, GpuLimit, candidates};
+pub use choose::{candidates, is_candidate, untimed_candidates};
 pub use launch::LaunchConfig;
 pub use quantization::{
     CachePriority, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, QuantizePlan, QuantizeTuning,
@@ -28,6 +29,7 @@ use rules::{
     shares_sm, units, w_scales_per_stage, waves, weight_stays,
 };
 use shared_memory::shared_memory;
+pub use time::{ExpectedTime, GpuLimit, TimeModel};
 
 use serde::{Deserialize, Serialize};
 
@@ -195,14 +197,15 @@ impl HopperPlan {
         }
     }
 
-    /// The plans of `strip` that the model chooses among, the default one first.
+    /// The plans of `strip` that a search tries, the default one first: those that the model chooses among, and
+    /// those of [`untimed_candidates`].
     pub fn candidates(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<Self>, PlanError> {
-        choose::ranked(problem, gpu)
+        choose::searched(problem, gpu)
     }
 
     /// The time that the model expects, and what limits it.
     pub fn expected_time(&self) -> ExpectedTime {
-        choose::expected_time(self, &self.gpu)
+        TimeModel::H200.expected_time(self, &self.gpu)
     }
 
     /// A plan with the given shape; `stages: None` takes as many as fit in shared memory.

@@ -1,5 +1,5 @@
 //! Times candidate plans on the shapes of inference servers, checks every result, and prints CSV. The cost
-//! model in `plan/hopper/choose.rs` is fitted to these timings.
+//! model in `plan/hopper/time.rs` is fitted to these timings.
 //!
 //! - `gpu_sweep time [MxNxK:QB ...] [columns=B]` times every candidate plan
 //! - `gpu_sweep first [MxNxK:QB ...]` times first calls; set `CUDA_CACHE_PATH` to an empty folder for a cold
@@ -23,7 +23,7 @@ use device::*;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     oracle::Reference,
-    plan::hopper::{HopperPlan, PROMOTIONS, TileConfig, candidates},
+    plan::hopper::{HopperPlan, PROMOTIONS, TileConfig, candidates, untimed_candidates},
 };
 use octile_kernels::hopper;
 use octile_runtime::cuda::{Buffer, Gpu, Graph, MultiplyKernel};
@@ -92,7 +92,7 @@ fn compile_all(gpu: &Gpu, plans: &[HopperPlan]) {
 }
 
 fn plans(gpu: &Gpu, problem: &Problem) -> Vec<HopperPlan> {
-    let shapes = candidates(problem).into_iter();
+    let shapes = candidates(problem).into_iter().chain(untimed_candidates(problem));
     shapes
         .filter_map(|shape| HopperPlan::new(problem, gpu.properties(), Strategy::Strip, shape, None).ok())
         .collect()

@@ -3,7 +3,7 @@
 use octile_core::{
     Problem, Strategy,
     device::hopper::HopperGpu,
-    plan::hopper::{HopperPlan, STAGE_K, TileConfig, candidates},
+    plan::hopper::{HopperPlan, STAGE_K, TileConfig, is_candidate},
     tuned::{TunedChoice, TunedDevice, TunedTable, TunedTarget, TunedWith, kernel_hash},
 };
 use octile_kernels::hopper;
@@ -29,8 +29,9 @@ pub fn with(gpu: &Gpu, problem: &Problem, choice: Option<TileConfig>) -> Option<
 
 /// The plan of a choice, if it is one that a search would try.
 fn chosen(problem: &Problem, gpu: &HopperGpu, choice: TileConfig) -> Option<HopperPlan> {
-    let is_candidate = candidates(problem).contains(&choice);
-    is_candidate.then(|| HopperPlan::new(problem, gpu, Strategy::Strip, choice, None).ok()).flatten()
+    is_candidate(problem, choice)
+        .then(|| HopperPlan::new(problem, gpu, Strategy::Strip, choice, None).ok())
+        .flatten()
 }
 
 /// The plan of the process's tables that is faster than the default one.

@@ -61,16 +61,16 @@ impl Launched {
     }
 
     /// Runs the kernel. `before` are the allocations written by the preceding kernel, which may still run
-    /// until this one waits (PDL). Returns the allocations that this one wrote.
+    /// until this one waits (PDL). Returns what it did.
     pub(crate) fn run(
         &self,
         device: usize,
         memory: &mut Memory,
         before: &HashSet<u64>,
         is_interpreted: bool,
-    ) -> Result<HashSet<u64>, String> {
+    ) -> Result<Effects, String> {
         let starts = self.allocations(device, memory)?;
-        let mut changed = HashSet::new();
+        let mut effects = Effects::default();
         if is_interpreted {
             let mut global = DeviceMemory::default();
             let mut places = Vec::new();
@@ -104,17 +104,27 @@ impl Launched {
                 seed: 1,
                 max_instructions: MOST_INSTRUCTIONS,
             };
-            launch.run(&mut global).map_err(|fault| format!("{}: {fault}", self.entry()))?;
+            let coverage = launch.run(&mut global).map_err(|fault| format!("{}: {fault}", self.entry()))?;
+            effects.instructions = coverage.instructions;
             for (start, place) in places {
                 let bytes = global.read(place).unwrap_or_default();
                 if memory.holding(device, start)?.1 != bytes {
-                    changed.insert(start);
+                    effects.changed.insert(start);
                     memory.write(device, start, bytes)?;
                 }
             }
         }
-        Ok(changed)
+        Ok(effects)
     }
+}
+
+/// What a kernel did.
+#[derive(Default)]
+pub(crate) struct Effects {
+    /// Allocations that it wrote.
+    pub changed: HashSet<u64>,
+    /// Warp instructions that it executed.
+    pub instructions: u64,
 }
 
 /// Nothing is inside.

@@ -28,6 +28,10 @@ pub(crate) struct Stream {
     /// Number of operations queued, and done.
     pub put: u64,
     done: u64,
+    /// Warp instructions that its kernels have executed: the stand-in's clock.
+    clock: u64,
+    /// The clock at each event that was reached, by position.
+    stamps: HashMap<u64, u64>,
     /// Allocations written by the preceding operation, if that was a kernel.
     before: HashSet<u64>,
     /// The capture in progress; `Err` after it was invalidated.
@@ -43,10 +47,17 @@ impl Stream {
             queue: VecDeque::new(),
             put: 0,
             done: 0,
+            clock: 0,
+            stamps: HashMap::new(),
             before: HashSet::new(),
             recording: None,
             began: (Mode::CU_STREAM_CAPTURE_MODE_RELAXED, thread::current().id()),
         }
+    }
+
+    /// The clock at the event of this position, if it was reached.
+    pub(crate) fn stamp(&self, position: u64) -> Option<u64> {
+        self.stamps.get(&position).copied()
     }
 
     /// Captures work from now on.
@@ -115,15 +126,20 @@ impl Streams {
                     memory.write(device, to, &bytes)?;
                 }
                 Work::Free(address) => memory.free(address)?,
-                Work::Record => {}
+                Work::Record => {
+                    if let Some(stream) = self.all.get_mut(&handle) {
+                        stream.stamps.insert(stream.done, stream.clock);
+                    }
+                }
                 Work::Wait { stream, position } => self.run(stream, position, memory)?,
                 Work::Kernel(launched) => {
                     if !self.modules.contains(&launched.module) {
                         return Err(format!("{} runs after its module was unloaded", launched.entry()));
                     }
-                    let changed = launched.run(device, memory, &before, self.is_interpreted)?;
+                    let effects = launched.run(device, memory, &before, self.is_interpreted)?;
                     if let Some(stream) = self.all.get_mut(&handle) {
-                        stream.before = changed;
+                        stream.before = effects.changed;
+                        stream.clock += effects.instructions;
                     }
                 }
             }

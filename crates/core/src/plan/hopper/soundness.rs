@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::{HopperPlan, MOST_STAGES, Release, STAGE_K, TileConfig, candidates};
+use super::{HopperPlan, MOST_STAGES, Release, STAGE_K, TileConfig, is_candidate};
 use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::rebuilt};
 
 /// The fields that all others of a plan follow from.
@@ -25,7 +25,7 @@ impl HopperChoices {
         Problem::new(problem.m, problem.n, problem.k, problem.quant_block).ok()?;
         let plan = if promote_every == STAGE_K {
             let is_known = match strategy {
-                Strategy::Strip => candidates(&problem).contains(&shape),
+                Strategy::Strip => is_candidate(&problem, shape),
                 Strategy::Auto | Strategy::Dma | Strategy::Smem => shape == TileConfig::PLAIN,
             };
             if !is_known || stages > MOST_STAGES {
@@ -41,8 +41,8 @@ impl HopperChoices {
 }
 
 impl HopperPlan {
-    /// Whether the constructors make exactly this plan for this GPU, with [`TileConfig::PLAIN`] or one of the
-    /// [`candidates`].
+    /// Whether the constructors make exactly this plan for this GPU, with [`TileConfig::PLAIN`] or a shape
+    /// that [`is_candidate`].
     ///
     /// A plan's fields are public. Kernels trust all of them: memory accesses are in bounds because tiles,
     /// stages and shared memory agree. So rebuild and compare a plan before launching it.
@@ -65,7 +65,7 @@ mod tests {
     use crate::{
         ActivationKind, FloatKind, QuantBlock, ScaleGranularity,
         device::hopper::HOPPER_GPUS,
-        plan::hopper::{ClusterMode, GpuTile, PROMOTIONS},
+        plan::hopper::{ClusterMode, GpuTile, PROMOTIONS, candidates, untimed_candidates},
     };
 
     const GPU: HopperGpu = HOPPER_GPUS[1];
@@ -90,7 +90,7 @@ mod tests {
                     assert!(promoting.is_ok_and(|plan| plan.is_made_for(&GPU)) || strategy == Strategy::Auto);
                 }
             }
-            for shape in candidates(&problem) {
+            for shape in candidates(&problem).into_iter().chain(untimed_candidates(&problem)) {
                 let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).unwrap();
                 assert!(plan.is_made_for(&GPU), "{plan:?}");
             }
