@@ -74,7 +74,11 @@ pub(in crate::cpu) fn widen_bf16(values: &[bf16], out: &mut [f32]) {
 #[inline(always)]
 pub(in crate::cpu) unsafe fn narrow_bf16(sums: &[f32], mut out: *mut bf16, stride: usize, cols: usize) {
     for sums in sums.as_chunks::<PANEL>().0 {
-        let row = sums.map(<bf16 as StoredFloat>::narrow);
+        // `array::map` would not be inlined, and so not be compiled for the ISA.
+        let mut row = [bf16::ZERO; PANEL];
+        for (out, sum) in row.iter_mut().zip(sums) {
+            *out = StoredFloat::narrow(*sum);
+        }
         // SAFETY: the caller guarantees `cols` elements in every row of `out`.
         unsafe {
             match cols {
