@@ -1,6 +1,6 @@
 //! Times CPU kernels as a share of the peak that is measured between the samples.
 //!
-//! `cpu_sweep ISA THREADS ROUNDS SHAPE...` prints JSON: for each shape the samples in microseconds with fp8
+//! `cpu_sweep ISA|default THREADS ROUNDS SHAPE...` prints JSON: for each shape the samples in microseconds with fp8
 //! activations and an f32 result, with the result at the start of a cache line and 16 bytes after it, as an
 //! allocator may place it, and with bf16 activations, quantized in the call, and a bf16 result.
 
@@ -22,7 +22,9 @@ fn main() -> Result<()> {
     let [isa, threads, rounds, shapes @ ..] = &args[..] else {
         bail!("expected: cpu_sweep ISA THREADS ROUNDS SHAPE...");
     };
-    let cpu = Cpu::builder().isa(isa.parse()?).threads(threads.parse()?).build()?;
+    let builder = Cpu::builder().threads(threads.parse()?);
+    let builder = if isa == "default" { builder } else { builder.isa(isa.parse()?) };
+    let cpu = builder.build()?;
     let rounds: usize = rounds.parse().context("the number of rounds")?;
     let mut cases = shapes.iter().map(|shape| Case::new(&cpu, shape)).collect::<Result<Vec<_>>>()?;
     let mut peaks = Vec::new();

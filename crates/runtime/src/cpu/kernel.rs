@@ -1,8 +1,10 @@
 //! The microkernels, generic over the ISA.
 
 mod args;
+mod rows;
 
 pub(super) use args::{MoreSlabs, Target, TileArgs, TileState};
+pub(super) use rows::{abs_max_bits, decode_panel, decode_row, narrow_bf16, widen_bf16};
 
 use std::{mem::MaybeUninit, ops::Range};
 
@@ -13,7 +15,7 @@ use octile_core::{
     plan::cpu::{PANEL, x_row_bytes},
 };
 
-use super::isa::{Vector, prefetch, prefetch_stream};
+use super::isa::{Vector, prefetch, prefetch_blocks, prefetch_stream};
 
 /// A microkernel.
 pub(super) type TileFn = unsafe fn(&TileArgs);
@@ -43,6 +45,8 @@ pub(super) struct Kernels {
     pub encode: unsafe fn(&[f32], f32, &mut [u8]),
     /// Widens bf16 to f32.
     pub widen_bf16: unsafe fn(&[bf16], &mut [f32]),
+    /// Rounds accumulators to bf16, rows of [`PANEL`]: `sums, out, stride, cols`. Writes `cols` of each row.
+    pub narrow_bf16: unsafe fn(&[f32], *mut bf16, usize, usize),
     /// Runs rounds of arithmetic in registers and returns the number of operations.
     pub spin: unsafe fn(usize) -> f64,
     /// Whether tiles store results of any type, not just f32.
@@ -112,6 +116,8 @@ where
 {
     let TileArgs { w, keep, ahead, mut w_scales, pairs: mut left, .. } = *args;
     let mut at = Cursor { x, w, keep, ahead };
+    // Chains of dependent additions; a block has as many as a row has vectors, times the rows.
+    let is_short_of_chains = SOURCE == DECODED && VECTORS == 2 && ROWS * VECTORS <= 8;
     // SAFETY: the caller guarantees `args` and the ISA.
     unsafe {
         let mut totals = [[V::zero(); VECTORS]; ROWS];
@@ -119,20 +125,47 @@ where
             let pairs = left.min(args.block_pairs);
             left -= pairs;
             let mut sums = [[V::zero(); VECTORS]; ROWS];
-            match SOURCE {
-                STAGED => add_staged::<V, GROUP, ROWS, VECTORS>(&mut sums, &mut at, pairs),
-                _ => add_products::<V, GROUP, ROWS, VECTORS, SOURCE>(&mut sums, &mut at, pairs),
+            // Few rows would wait for each addition: two blocks are independent, and are added in order.
+            let two = is_short_of_chains && left >= pairs;
+            if two {
+                left -= pairs;
+                let mut next_sums = [[V::zero(); VECTORS]; ROWS];
+                add_two_blocks::<V, GROUP, ROWS, VECTORS>([&mut sums, &mut next_sums], &mut at, pairs);
+                add_scaled::<V, GROUP, ROWS, VECTORS>(&mut totals, x_scales, *w_scales, &sums);
+                x_scales = x_scales.wrapping_add(args.x_scale_stride);
+                w_scales = w_scales.add(1);
+                sums = next_sums;
+            } else if SOURCE == STAGED {
+                add_staged::<V, GROUP, ROWS, VECTORS>(&mut sums, &mut at, pairs);
+            } else {
+                add_products::<V, GROUP, ROWS, VECTORS, SOURCE>(&mut sums, &mut at, pairs);
             }
-            for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
-                let scale = *x_scales.add(row) * *w_scales;
-                for (total, sums) in totals.iter_mut().zip(sums) {
-                    *total = V::add_scaled(*total, scale, sums);
-                }
-            }
+            add_scaled::<V, GROUP, ROWS, VECTORS>(&mut totals, x_scales, *w_scales, &sums);
             x_scales = x_scales.wrapping_add(args.x_scale_stride);
             w_scales = w_scales.add(1);
         }
         totals
+    }
+}
+
+/// Adds the sums of a quantization block, scaled.
+#[inline(always)]
+unsafe fn add_scaled<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(
+    totals: &mut [[V::Sums; VECTORS]; ROWS],
+    x_scales: *const f32,
+    w_scale: f32,
+    sums: &[[V::Sums; VECTORS]; ROWS],
+) where
+    V: Vector<GROUP>,
+{
+    for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
+        // SAFETY: the caller guarantees a scale per row and the ISA.
+        unsafe {
+            let scale = *x_scales.add(row) * w_scale;
+            for (total, sums) in totals.iter_mut().zip(sums) {
+                *total = V::add_scaled(*total, scale, *sums);
+            }
+        }
     }
 }
 
@@ -185,6 +218,39 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
             }
         }
     }
+}
+
+/// The same for two quantization blocks of `pairs` pairs of k, from codes, in turns.
+#[inline(always)]
+unsafe fn add_two_blocks<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(
+    [first, second]: [&mut [[V::Sums; VECTORS]; ROWS]; 2],
+    at: &mut Cursor,
+    pairs: usize,
+) where
+    V: Vector<GROUP>,
+{
+    let (x_bytes, w_bytes) = (pairs * V::PAIR, pairs * 2 * PANEL);
+    for _ in 0..pairs {
+        // SAFETY: the caller guarantees the blocks at the cursor and the ISA.
+        unsafe {
+            for (block, sums) in [&mut *first, &mut *second].into_iter().enumerate() {
+                let (x, w) = (at.x.add(block * x_bytes), at.w.add(block * w_bytes));
+                // Each block prefetches that of the next two in its place.
+                prefetch_blocks(w, 2 * w_bytes);
+                let wide = widen_all::<V, GROUP, VECTORS>(decode_all::<V, GROUP, VECTORS>(w));
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let x = x.add(row * x_row_bytes(SLAB, V::OPERAND));
+                    for (sums, weights) in sums.iter_mut().zip(wide) {
+                        *sums = V::dot(*sums, x, weights);
+                    }
+                }
+            }
+            at.x = at.x.add(V::PAIR);
+            at.w = at.w.add(2 * PANEL);
+        }
+    }
+    at.x = at.x.wrapping_add(x_bytes);
+    at.w = at.w.wrapping_add(w_bytes);
 }
 
 /// The same from codes, staged in a small buffer.
@@ -267,66 +333,6 @@ where
     }
 }
 
-/// Decodes the pairs `range` of a packed panel of `pairs` pairs. `VECTORS` vectors are one tile's columns;
-/// the output is tile-major.
-#[inline(always)]
-pub(super) unsafe fn decode_panel<V, const GROUP: usize, const VECTORS: usize>(
-    codes: *const u8,
-    pairs: usize,
-    out: *mut u8,
-    range: Range<usize>,
-) where
-    V: Vector<GROUP>,
-{
-    for pair in range {
-        // SAFETY: the caller guarantees `pairs` groups of codes, room for their values, and the instruction
-        // set.
-        unsafe {
-            let weights = V::decode(codes.add(pair * 2 * PANEL));
-            for (at, weights) in weights.into_iter().enumerate() {
-                let vector = (at / VECTORS * pairs + pair) * VECTORS + at % VECTORS;
-                out.cast::<V::Stored>().add(vector).write_unaligned(weights);
-            }
-        }
-    }
-}
-
-/// Decodes a row of activations.
-#[inline(always)]
-pub(super) unsafe fn decode_row<V, const GROUP: usize>(codes: &[u8], mut out: *mut u8)
-where
-    V: Vector<GROUP>,
-{
-    let (lines, rest) = codes.as_chunks::<64>();
-    // SAFETY: the caller guarantees room for whole runs of 64 values, and for the ISA.
-    unsafe {
-        for line in lines {
-            prefetch_stream(line.as_ptr());
-            V::decode_line(line.as_ptr(), out);
-            out = out.add(32 * V::PAIR);
-        }
-        if !rest.is_empty() {
-            let mut line = [0; 64];
-            line[..rest.len()].copy_from_slice(rest);
-            V::decode_line(line.as_ptr(), out);
-        }
-    }
-}
-
-/// The largest magnitude, as bits.
-#[inline(always)]
-pub(super) fn abs_max_bits(values: &[f32]) -> u32 {
-    values.iter().fold(0, |max, value| max.max(value.to_bits() & 0x7fff_ffff))
-}
-
-/// Widens bf16 to f32, exactly.
-#[inline(always)]
-pub(super) fn widen_bf16(values: &[bf16], out: &mut [f32]) {
-    for (out, value) in out.iter_mut().zip(values) {
-        *out = f32::from_bits(u32::from(value.to_bits()) << 16);
-    }
-}
-
 /// Runs `rounds` of multiply-adds in `CHAINS` independent accumulators; returns the number of operations.
 #[inline(always)]
 pub(super) unsafe fn spin<V, const GROUP: usize, const CHAINS: usize>(rounds: usize) -> f64
@@ -390,6 +396,11 @@ macro_rules! kernels {
                 kernel::widen_bf16(values, out)
             });
             compiled_for!($features
+            unsafe fn narrow_bf16(sums: &[f32], out: *mut half::bf16, stride: usize, cols: usize) {
+                // SAFETY: the caller guarantees the rows.
+                unsafe { kernel::narrow_bf16(sums, out, stride, cols) }
+            });
+            compiled_for!($features
             unsafe fn spin(rounds: usize) -> f64 {
                 // SAFETY: the caller guarantees the ISA.
                 unsafe { kernel::spin::<$vector, $group, $chains>(rounds) }
@@ -428,6 +439,7 @@ macro_rules! kernels {
                 abs_max_bits,
                 encode,
                 widen_bf16,
+                narrow_bf16,
                 spin,
                 narrows: false,
                 enter: kernel::nothing_left,

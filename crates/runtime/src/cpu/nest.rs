@@ -287,6 +287,26 @@ impl<T: Output> Out<'_, T> {
         (is_stored && self.cols - col >= PANEL)
             .then(|| unsafe { self.first.add(row * self.stride + col) }.cast())
     }
+
+    /// Rounds the accumulators of some rows of a panel into the matrix.
+    ///
+    /// # Safety
+    /// The matrix has those rows and that panel, and no one else uses this part of it.
+    unsafe fn store(&self, rows: Range<usize>, panel: usize, sums: &[f32], kernels: &Kernels) {
+        // SAFETY: as the caller promises; the kernels were selected for this CPU.
+        unsafe {
+            if T::KIND == FloatKind::Bf16 {
+                let col = panel * PANEL;
+                let first = self.first.add(rows.start * self.stride + col).cast();
+                (kernels.narrow_bf16)(sums, first, self.stride, PANEL.min(self.cols - col));
+                return;
+            }
+            for (row, sums) in rows.zip(sums.chunks_exact(PANEL)) {
+                let out = self.row(row, panel);
+                T::narrow(&sums[..out.len()], out);
+            }
+        }
+    }
 }
 
 /// Computes steps, with scratch for activations and accumulators.
@@ -378,11 +398,8 @@ pub(super) fn run<T: Output>(
                 prepared.finish();
             }
             if is_narrowed_here {
-                for (row, sums) in run.rows.zip(sums.chunks_exact(PANEL)) {
-                    // SAFETY: as above, and no other thread has claimed this panel.
-                    let out = unsafe { out.row(row, step.panel) };
-                    T::narrow(&sums[..out.len()], out);
-                }
+                // SAFETY: as above, and no other thread has claimed this panel.
+                unsafe { out.store(run.rows, step.panel, sums, kernels) };
             }
             fetch.meanwhile(steps.peek(), run.tiles, count);
         }

@@ -208,4 +208,14 @@ mod tests {
         let dispatch = IsaDispatch::fastest(&rates, &Isa::ALL[..4]).unwrap();
         assert_eq!(dispatch.isa_for(&problem(16, fp8)), Isa::Avx512);
     }
+
+    #[test]
+    fn zen_5_multiplies_any_number_of_rows_with_bf16_dot_products() {
+        let rates = Microarchitecture::Zen5.rates().unwrap();
+        let dispatch = IsaDispatch::fastest(&rates, &Isa::ALL[..4]).unwrap();
+        assert_eq!(shown(dispatch.ranges(FloatKind::Bf16)), ["avx512bf16: any number of rows"]);
+        assert_eq!(shown(dispatch.ranges(FloatKind::F32)), ["avx512: any number of rows"]);
+        // Where a virtual machine hides AVX-512, there is nothing to choose.
+        assert_eq!(IsaDispatch::fastest(&rates, &Isa::ALL[..2]), None);
+    }
 }

@@ -148,7 +148,10 @@ fn few_rows_stream_their_weights_and_many_share_a_buffer() {
     };
     assert_eq!(path(1, Strategy::Strip), WeightPath::Streamed);
     assert_eq!(path(8, Strategy::Strip), WeightPath::Streamed);
-    assert_eq!(path(9, Strategy::Strip), WeightPath::Buffered);
+    // Two tiles, in row blocks of their own.
+    assert_eq!(path(12, Strategy::Strip), WeightPath::Streamed);
+    assert_eq!(path(13, Strategy::Strip), WeightPath::Buffered);
+    assert_eq!(path(12, Strategy::Dma), WeightPath::Buffered);
     assert_eq!(path(1, Strategy::Dma), WeightPath::Buffered);
 }
 
@@ -158,13 +161,28 @@ fn threads_get_equal_lanes() {
         |shape: &str, isa, threads| CpuPlan::new(shape.parse().unwrap(), Strategy::Strip, isa, threads).grid;
     assert_eq!(grid("2048x2048x2048:512", Isa::Avx512Bf16, 2), (4, 1));
     assert_eq!(grid("1x4096x4096:128", Isa::Avx2, 16), (1, 16));
-    // Too few columns for every thread: the rows are cut, too.
-    assert_eq!(grid("2048x32x64:128", Isa::Avx512Bf16, 4), (4, 1));
+    // Too few columns for every thread: the rows are cut, too, so that threads can help each other.
+    assert_eq!(grid("2048x32x64:128", Isa::Avx512Bf16, 4), (16, 1));
+    assert_eq!(grid("338x256x2048:128", Isa::Avx512Bf16, 2), (4, 1));
+    assert_eq!(grid("12x256x4096:128", Isa::Avx512Bf16, 1), (2, 1));
     // Decoded activations are worth more to AMX.
     assert_eq!(grid("2048x2048x2048:512", Isa::Amx, 16), (8, 2));
     let plan = CpuPlan::new("2048x2048x2048:512".parse().unwrap(), Strategy::Strip, Isa::Amx, 16);
     assert_eq!(plan.lane(3, 0..2048), Lane { rows: 256..512, panels: 32..64 });
     assert_eq!((plan.workers(), plan.own_lanes(3)), (16, 3..4));
+}
+
+#[test]
+fn k_is_decoded_slab_by_slab_where_that_costs_nothing() {
+    let blocks = |shape: &str, isa| {
+        let plan = CpuPlan::new(shape.parse().unwrap(), Strategy::Strip, isa, 2);
+        (plan.pass_slabs, plan.group_panels)
+    };
+    assert_eq!(blocks("206x512x2048:128", Isa::Avx512Bf16), (1, 32));
+    // More panels than a group has, rows that stay in the L2 cache, and a single slab.
+    assert_eq!(blocks("206x4096x2048:128", Isa::Avx512Bf16), (4, 1));
+    assert_eq!(blocks("48x512x2048:128", Isa::Avx512Bf16), (4, 1));
+    assert_eq!(blocks("512x512x512:128", Isa::Avx512Bf16), (1, 1));
 }
 
 #[test]

@@ -144,5 +144,5 @@ fn as_bf16(bits: __m512i) -> __m512bh {
 kernels!(
     [target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
     Avx512Bf16, group 2, tile 2, rows [1 2 3 4 5 6 7 8], DECODED rows [1 2 3 4 5 6 7 8],
-    keeping_rows [1 2 3 4 5 6 7 8], peak 12
+    keeping_rows [1 2 3 4 5 6 7 8], peak 16
 );

@@ -171,6 +171,13 @@ pub(super) fn prefetch_stream(codes: *const u8) {
     prefetch(codes.wrapping_add(AHEAD[1]));
 }
 
+/// The same for codes of two blocks that are decoded in turns; the next ones are `far` bytes ahead.
+#[inline(always)]
+pub(super) fn prefetch_blocks(codes: *const u8, far: usize) {
+    prefetch_far(codes.wrapping_add(far));
+    prefetch(codes.wrapping_add(AHEAD[1]));
+}
+
 /// Prefetches a cache line into the L2 cache only; any address is valid.
 #[inline(always)]
 fn prefetch_far(line: *const u8) {
