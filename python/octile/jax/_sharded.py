@@ -12,6 +12,12 @@ from octile.jax._problem import Problem
 from octile.jax._split import Split, axes_of
 
 
+class _NOT_VARYING:
+    """Of types that do not tell."""
+
+    varying: frozenset[str] = frozenset()
+
+
 def explicit_mesh(operands: tuple[jax.Array, ...]) -> Any:
     """The mesh whose explicit axes split the operands, if there is one."""
     for operand in operands:
@@ -19,6 +25,17 @@ def explicit_mesh(operands: tuple[jax.Array, ...]) -> Any:
         if mesh is not None and not mesh.empty and AxisType.Explicit in mesh.axis_types:
             return mesh
     return None
+
+
+def varying_alike(operands: tuple[jax.Array, ...]) -> list[jax.Array]:
+    """The operands with the types that `jax.shard_map` requires of one operation: if one of them varies along
+    a mesh axis, all do. The gradient of one that did not is then summed along that axis."""
+    varying = [getattr(jax.typeof(operand), "mat", _NOT_VARYING).varying for operand in operands]
+    axes = frozenset().union(*varying)
+    return [
+        jax.lax.pcast(operand, tuple(sorted(axes - own)), to="varying") if axes - own else operand
+        for operand, own in zip(operands, varying)
+    ]
 
 
 def split_by_types(problem: Problem, multiply: Any, *operands: jax.Array) -> jax.Array:
