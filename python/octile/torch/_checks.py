@@ -121,7 +121,9 @@ def check_memory(**operands: torch.Tensor) -> None:
     if is_dynamo_compiling():
         return
     for name, tensor in operands.items():
-        if tensor.is_cpu and not isinstance(tensor, FakeTensor) and tensor.numel() and not _has_memory(tensor):
+        if isinstance(tensor, FakeTensor) or not (tensor.is_cpu and tensor.numel()):
+            continue
+        if not _has_memory(tensor):
             raise ValueError(f"{name} has no memory: its storage was freed")
 
 
