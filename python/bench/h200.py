@@ -9,6 +9,7 @@ in the same run, interleaved; a figure is the median of the rounds. The exit cod
 
 import argparse
 import datetime
+import importlib.metadata
 import json
 import platform
 import statistics
@@ -369,6 +370,14 @@ def overhead():
     return found
 
 
+def version_of(package):
+    """Version of a package, or None."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def shape_of(text):
     """N and K of an argument such as 4096x7168."""
     n, k = (int(side) for side in text.split("x"))
@@ -398,6 +407,7 @@ def main():
         "versions": {
             "octile": octile.__version__,
             "torch": torch.__version__,
+            "deep_gemm": version_of("deep_gemm"),
             "python": platform.python_version(),
         },
         "failures": FAILURES,
