@@ -12,12 +12,6 @@ from octile.jax._problem import Problem
 from octile.jax._split import Split, axes_of
 
 
-class _NOT_VARYING:
-    """Of types that do not tell."""
-
-    varying: frozenset[str] = frozenset()
-
-
 def explicit_mesh(operands: tuple[jax.Array, ...]) -> Any:
     """The mesh whose explicit axes split the operands, if there is one."""
     for operand in operands:
@@ -30,12 +24,22 @@ def explicit_mesh(operands: tuple[jax.Array, ...]) -> Any:
 def varying_alike(operands: tuple[jax.Array, ...]) -> list[jax.Array]:
     """The operands with the types that `jax.shard_map` requires of one operation: if one of them varies along
     a mesh axis, all do. The gradient of one that did not is then summed along that axis."""
-    varying = [getattr(jax.typeof(operand), "mat", _NOT_VARYING).varying for operand in operands]
+    varying = [_varying(jax.typeof(operand)) for operand in operands]
     axes = frozenset().union(*varying)
-    return [
-        jax.lax.pcast(operand, tuple(sorted(axes - own)), to="varying") if axes - own else operand
-        for operand, own in zip(operands, varying)
-    ]
+    return [_vary(operand, axes - own) if axes - own else operand for operand, own in zip(operands, varying)]
+
+
+def _varying(kind: Any) -> frozenset[str]:
+    """The mesh axes along which an array of this type varies: before JAX 0.10 they had another name."""
+    manual = getattr(kind, "mat", None)
+    return getattr(kind, "vma", frozenset()) if manual is None else manual.varying
+
+
+def _vary(operand: jax.Array, axes: frozenset[str]) -> jax.Array:
+    names = tuple(sorted(axes))
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(operand, names, to="varying")
+    return jax.lax.pvary(operand, names)
 
 
 def split_by_types(problem: Problem, multiply: Any, *operands: jax.Array) -> jax.Array:

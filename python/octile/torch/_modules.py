@@ -94,7 +94,7 @@ class Fp8Linear(nn.Module):
         """Takes over scales in other float types, which some checkpoints have, as float32."""
         name = f"{prefix}weight_scale_inv"
         scales = state_dict.get(name)
-        others = (torch.bfloat16, torch.float16, torch.float8_e8m0fnu)
+        others = (torch.bfloat16, torch.float16, getattr(torch, "float8_e8m0fnu", None))
         if isinstance(scales, torch.Tensor) and scales.dtype in others:
             state_dict[name] = scales.float()
         # torch would convert values, and codes of another type or whole numbers would become wrong weights.
