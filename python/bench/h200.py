@@ -9,6 +9,7 @@ in the same run, interleaved; a figure is the median of the rounds. The exit cod
 
 import argparse
 import datetime
+import importlib.metadata
 import json
 import platform
 import statistics
@@ -234,6 +235,30 @@ def microseconds(call, calls):
     return begin.elapsed_time(end) / calls * 1e3
 
 
+def deep_gemm_call(x_codes, x_scales, codes, scales):
+    """A call of DeepGEMM, if it is here and its result agrees with Octile's."""
+    import deep_gemm
+
+    # Versions before 2 have it under the other name.
+    multiply = getattr(deep_gemm, "fp8_gemm_nt", None) or deep_gemm.gemm_fp8_fp8_bf16_nt
+    # It wants the scales of x MN-major, each column at a multiple of 16 bytes: made ahead, not timed.
+    m, blocks = x_scales.shape
+    aligned = -(-m // 4) * 4
+    padded = torch.zeros(blocks * aligned, device=x_scales.device).as_strided((m, blocks), (1, aligned))
+    padded.copy_(x_scales)
+    out = torch.empty(m, codes.shape[0], device=codes.device, dtype=torch.bfloat16)
+
+    def call():
+        multiply((x_codes, padded), (codes, scales), out)
+        return out
+
+    expected = linear(x_codes, codes, scales, x_scales=x_scales)
+    error = ((call().float() - expected).abs().max() / expected.abs().max()).item()
+    if not error < 0.01:
+        raise ValueError(f"its result differs from Octile's by {error:.1e}")
+    return call
+
+
 def contenders(m, n, k):
     """The libraries that are here, each with the same codes and scales where it takes them."""
     x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
@@ -263,18 +288,9 @@ def contenders(m, n, k):
         except (RuntimeError, ValueError) as error:
             SKIPPED.setdefault(name, f"{m}x{n}x{k}: {str(error).splitlines()[0][:120]}")
     try:
-        import deep_gemm
-
-        result = torch.empty(m, n, device="cuda", dtype=out)
-        aligned = deep_gemm.get_col_major_tma_aligned_tensor(x_scales)
-
-        def deep():
-            deep_gemm.gemm_fp8_fp8_bf16_nt((x_codes, aligned), (codes, scales), result)
-
-        deep()
-        calls["DeepGEMM, fp8 x"] = deep
+        calls["DeepGEMM, fp8 x"] = deep_gemm_call(x_codes, x_scales, codes, scales)
     except Exception as error:  # noqa: BLE001
-        SKIPPED.setdefault("DeepGEMM", f"{type(error).__name__}: {error}")
+        SKIPPED.setdefault("DeepGEMM", f"{m}x{n}x{k}: {type(error).__name__}: {error}")
     return calls
 
 
@@ -354,6 +370,14 @@ def overhead():
     return found
 
 
+def version_of(package):
+    """Version of a package, or None."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def shape_of(text):
     """N and K of an argument such as 4096x7168."""
     n, k = (int(side) for side in text.split("x"))
@@ -383,6 +407,7 @@ def main():
         "versions": {
             "octile": octile.__version__,
             "torch": torch.__version__,
+            "deep_gemm": version_of("deep_gemm"),
             "python": platform.python_version(),
         },
         "failures": FAILURES,

@@ -186,9 +186,9 @@ def main():
     parser.add_argument("record", nargs="?", help="write the samples there, as JSON")
     arguments = parser.parse_args()
     device = jax.devices()[0]
-    print(device.device_kind, "jax", jax.__version__, "octile", octile.__version__)
     if device.platform != "gpu":
-        sys.exit("no CUDA device: jax.devices() is " + str(jax.devices()))
+        sys.exit(f"jax_h200.py: JAX finds no CUDA device, only {jax.devices()}")
+    print(device.device_kind, "jax", jax.__version__, "octile", octile.__version__)
     for section in (correctness, transformations, command_buffers, memory):
         attempt(section.__name__, section)
     rows = timing()

@@ -73,9 +73,12 @@ def main():
 
 
 def cpu_name():
+    """The CPU, with its family and model: the name alone may not tell the design."""
     with open("/proc/cpuinfo") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else "unknown"
+        first = file.read().split("\n\n")[0]
+    found = dict(line.replace("\t", "").split(":", 1) for line in first.splitlines() if ":" in line)
+    fields = [found.get(key, " unknown").strip() for key in ("model name", "cpu family", "model")]
+    return "{} (family {}, model {})".format(*fields)
 
 
 if __name__ == "__main__":

@@ -69,8 +69,11 @@ def measure(calls, rounds, count):
 def machine():
     """The CPU, how many there are, and how busy."""
     with open("/proc/cpuinfo") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    name = names[0] if names else platform.machine()
+        first = file.read().split("\n\n")[0]
+    found = dict(line.replace("\t", "").split(":", 1) for line in first.splitlines() if ":" in line)
+    # The name alone may not tell the design.
+    fields = [found.get(key, " unknown").strip() for key in ("model name", "cpu family", "model")]
+    name = "{} (family {}, model {})".format(*fields)
     return f"{name}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; CPU time of the calling thread"
 
 
@@ -109,6 +112,7 @@ def main():
     if arguments.record:
         with open(arguments.record, "w") as file:
             json.dump(record, file, indent=1)
+            file.write("\n")
 
 
 if __name__ == "__main__":

@@ -67,6 +67,9 @@ def run(
     environment = dict(os.environ)
     # The command looks for libtpu in the active virtual environment: this one, activated or not.
     environment.setdefault("VIRTUAL_ENV", sys.prefix)
+    # Notebooks ask all programs for colours, which a report that is kept as text must not have.
+    for name in ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
+        environment.pop(name, None)
     pipe = subprocess.PIPE
     try:
         child = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment)

@@ -129,6 +129,9 @@ def simulate(
       max_operations: Stops a kernel that executes more operations.
       timeout: Seconds after which the simulation is given up.
 
+    What is around the kernels is evaluated on the host, and so is a function without any: the report says
+    that no kernel ran. `octile.testing.assert_no_races` and `octile.inspect` refuse such a function.
+
     Raises:
       octile.Error: The simulation is not possible: one sentence says why. A defect of the kernel is not an
         exception; see `Simulation.raise_for_findings`.

@@ -15,18 +15,19 @@ pub(crate) struct Floats<'py> {
 }
 
 impl<'py> Floats<'py> {
-    /// Reads the argument `name`; strided or misaligned arrays are copied.
-    pub(crate) fn read(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Self> {
+    /// Reads the argument `name`, of one of these types; strided or misaligned arrays are copied.
+    pub(crate) fn read(name: &str, types: &[DType], given: &Bound<'py, PyAny>) -> PyResult<Self> {
         let Ok(array) = given.cast::<PyUntypedArray>() else {
-            return Err(error::wrong_type(format!("{name} is a {}: pass a numpy array", type_name(given))));
+            return Err(error::wrong_type(format!("{name} is {}: pass a numpy array", type_name(given))));
         };
         if is_masked(array)? {
             return Err(error::wrong_type(format!("{name} is a masked array: pass its filled()")));
         }
-        let Some(dtype) = dtype::read(&array.dtype()) else {
+        let Some(dtype) = dtype::read(&array.dtype()).filter(|dtype| types.contains(dtype)) else {
             return Err(error::wrong_type(format!(
-                "{name} has dtype {}: pass float32, bfloat16, float16 or float8_e4m3fn",
-                array.dtype()
+                "{name} has dtype {}: pass {}",
+                array.dtype(),
+                dtype::names(types)
             )));
         };
         if array.ndim() == 0 {
@@ -42,8 +43,12 @@ impl<'py> Floats<'py> {
     }
 
     /// Reads an argument that must be a matrix.
-    pub(crate) fn read_matrix(name: &str, given: &Bound<'py, PyAny>) -> PyResult<(Self, [usize; 2])> {
-        let floats = Self::read(name, given)?;
+    pub(crate) fn read_matrix(
+        name: &str,
+        types: &[DType],
+        given: &Bound<'py, PyAny>,
+    ) -> PyResult<(Self, [usize; 2])> {
+        let floats = Self::read(name, types, given)?;
         match *floats.shape() {
             [n, k] => Ok((floats, [n, k])),
             ref shape => Err(error::value(format!("{name} has shape {shape:?}: pass a matrix [N, K]"))),

@@ -83,9 +83,13 @@ pub(crate) fn named(name: &str) -> PyResult<DType> {
     found.ok_or_else(|| error::value(format!("{name:?} is not a dtype of octile")))
 }
 
-/// The exception for an argument of another type than expected.
-pub(crate) fn refuse(argument: &str, found: DType, expected: &str) -> PyErr {
-    error::wrong_type(format!("{argument} has dtype {}: pass {expected}", name(found)))
+/// The numpy names of element types, as a sentence lists them.
+pub(crate) fn names(types: &[DType]) -> String {
+    let names: Vec<&str> = types.iter().copied().map(name).collect();
+    match names.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        names => names.concat(),
+    }
 }
 
 /// Bytes of an element.

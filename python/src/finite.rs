@@ -49,7 +49,8 @@ fn is_finite(values: &[u8], dtype: DType) -> bool {
         DType::F32 => values.as_chunks().0.iter().all(|&bytes| f32::from_ne_bytes(bytes).is_finite()),
         DType::BF16 => halves.all(|&bytes| bf16::from_ne_bytes(bytes).is_finite()),
         DType::F16 => halves.all(|&bytes| f16::from_ne_bytes(bytes).is_finite()),
-        DType::F8E4M3 => true,
+        // All bits but the sign: the only NaN; there is no infinity.
+        DType::F8E4M3 => values.iter().all(|code| code & 0x7f != 0x7f),
     }
 }
 

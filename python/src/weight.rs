@@ -24,6 +24,9 @@ const WORK_BETWEEN_SIGNALS: usize = 1 << 32;
 /// Rows that are multiplied at once are a multiple of every quantization block.
 const ROWS: usize = 512;
 
+/// What is quantized in a call.
+const FLOATS: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
+
 /// A matrix of N x K fp8 codes (e4m3fn) with one float32 scale per block: a value is its code times its
 /// scale.
 ///
@@ -54,8 +57,8 @@ impl Weight {
         scales: &Bound<'_, PyAny>,
         block: Option<BlockSize>,
     ) -> PyResult<Self> {
-        let (codes, [n, k]) = Floats::read_matrix("codes", codes)?;
-        let (scales, blocks) = Floats::read_matrix("scales", scales)?;
+        let (codes, [n, k]) = Floats::read_matrix("codes", &[DType::F8E4M3], codes)?;
+        let (scales, blocks) = Floats::read_matrix("scales", &[DType::F32], scales)?;
         let block = match block {
             Some(BlockSize(block)) => block,
             None => block::infer([n, k], blocks)?,
@@ -68,10 +71,8 @@ impl Weight {
                 block.size()
             )));
         }
-        let codes =
-            codes.values::<u8>().ok_or_else(|| dtype::refuse("codes", codes.dtype, "float8_e4m3fn"))?;
-        let scales =
-            scales.values::<f32>().ok_or_else(|| dtype::refuse("scales", scales.dtype, "float32"))?;
+        let codes = codes.values::<u8>().expect("the dtype was read");
+        let scales = scales.values::<f32>().expect("the dtype was read");
         let weight = py.detach(|| octile::Weight::from_parts(codes, scales, [n, k], block));
         Ok(weight.map_err(error::from_library)?.into())
     }
@@ -160,16 +161,15 @@ impl Weight {
 #[pyfunction]
 #[pyo3(signature = (w, block=BlockSize::DEFAULT), text_signature = "(w, block=128)")]
 pub(crate) fn quantize(py: Python<'_>, w: &Bound<'_, PyAny>, block: BlockSize) -> PyResult<Weight> {
-    let (w, shape) = Floats::read_matrix("w", w)?;
+    let (w, shape) = Floats::read_matrix("w", &FLOATS, w)?;
     let BlockSize(block) = block;
     let weight = if let Some(values) = w.values::<f32>() {
         py.detach(|| octile::Weight::quantize(values, shape, block))
     } else if let Some(values) = w.values::<bf16>() {
         py.detach(|| octile::Weight::quantize(values, shape, block))
-    } else if let Some(values) = w.values::<f16>() {
-        py.detach(|| octile::Weight::quantize(values, shape, block))
     } else {
-        return Err(dtype::refuse("w", w.dtype, "float32, bfloat16 or float16"));
+        let values = w.values::<f16>().expect("the dtype was read");
+        py.detach(|| octile::Weight::quantize(values, shape, block))
     };
     Ok(weight.map_err(error::from_library)?.into())
 }
@@ -200,10 +200,10 @@ pub(crate) fn matmul<'py>(
     x_scaling: Scaling,
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let x = Floats::read("x", x)?;
+    let x = Floats::read("x", &[DType::F32, DType::BF16, DType::F16, DType::F8E4M3], x)?;
     let Ok(weight) = weight.cast::<Weight>() else {
         let kind = array::type_name(weight);
-        return Err(error::wrong_type(format!("weight is a {kind}: pass what octile.quantize returns")));
+        return Err(error::wrong_type(format!("weight is {kind}: pass what octile.quantize returns")));
     };
     let weight = weight.get();
     let [n, k] = weight.weight.shape();
@@ -212,8 +212,11 @@ pub(crate) fn matmul<'py>(
         return Err(error::value(format!("x has shape {:?}, but the weight has K = {k}", x.shape())));
     }
     let Scaling(scaling) = x_scaling;
+    if x.dtype == DType::F8E4M3 && scaling == Scales::None {
+        return Err(error::value("x holds fp8 codes, which have scales: x_scaling is 'token' or 'block'"));
+    }
     let m = leading.iter().product();
-    let x_scales = x_scales.map(|scales| Floats::read("x_scales", scales)).transpose()?;
+    let x_scales = x_scales.map(|scales| Floats::read("x_scales", &[DType::F32], scales)).transpose()?;
     let columns = weight.weight.block().count(k);
     let expected = match scaling {
         Scales::PerBlock => vec![weight.weight.block().count(m), columns],
@@ -280,7 +283,7 @@ fn check_x_scales<'a>(
     match (x.dtype, x_scales) {
         (DType::F8E4M3, None) => Err(error::value("x holds fp8 codes: pass their scales as x_scales")),
         (DType::F8E4M3, Some(scales)) => {
-            let values = scales.values().ok_or_else(|| dtype::refuse("x_scales", scales.dtype, "float32"))?;
+            let values = scales.values().expect("the dtype was read");
             if scales.shape() == expected {
                 return Ok(values);
             }

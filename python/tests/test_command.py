@@ -55,6 +55,7 @@ def test_ctrl_c_ends_the_command():
 
 def test_tiles_of_a_tuned_table_are_lowered(tmp_path):
     environment = {"VIRTUAL_ENV": sys.prefix, **os.environ, "OCTILE_TUNED_DIR": str(tmp_path)}
+    # Both turn tables off; conftest.py sets the second one.
     for variable in ("OCTILE_TUNED", "OCTILE_BATCH_INVARIANT"):
         environment.pop(variable, None)
     # Of several shapes: the default tile of one may be the best.

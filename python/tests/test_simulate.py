@@ -250,11 +250,19 @@ def test_a_function_without_a_kernel_has_nothing_to_check(x):
         octile.testing.assert_no_races(lambda x: x + 1, x)
     with pytest.raises(octile.Error, match="the function has no Pallas kernel for TPUs"):
         octile.testing.assert_matches(lambda x: x + 1, x, expected=x + 1)
+    assert "no kernel ran" in octile.simulate(lambda x: x + 1, x).report
     with pytest.raises(octile.Error) as raised:
         octile.inspect(lambda x: x + 1, x)
     assert str(raised.value) == "function calls no Pallas kernel (tpu_custom_call)"
     with pytest.raises(octile.Error, match="unknown chip 7"):
         octile.simulate(kernels.double, x, chip=7)
+
+
+def test_reports_have_no_colours(x, monkeypatch):
+    """Notebooks ask all programs for them."""
+    monkeypatch.setenv("CLICOLOR_FORCE", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b" not in octile.simulate(kernels.racy, x).report
 
 
 def test_errors_of_the_function_are_those_of_jax(x):

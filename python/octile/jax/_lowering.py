@@ -52,7 +52,7 @@ def _impl(*operands: Any, problem: Problem) -> jax.Array:
 
 @matmul_p.def_abstract_eval
 def _abstract_eval(x: ShapedArray, *_: ShapedArray, problem: Problem) -> ShapedArray:
-    return ShapedArray((x.shape[0], problem.n), problem.out_dtype)
+    return x.update(shape=(x.shape[0], problem.n), dtype=problem.out_dtype, weak_type=False)
 
 
 def _attributes(problem: Problem, m: int) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from jax.custom_batching import custom_vmap
 from jax.sharding import PartitionSpec
 
 from octile import Weight
-from octile.jax._packed import PackedWeight, as_codes, check_packed, unpack
+from octile.jax._derivative import differentiable
+from octile.jax._packed import PackedWeight, as_codes, check_packed
 from octile.jax._partition import partitioned
 from octile.jax._problem import Problem, check_chip, check_k, check_weight, check_x, check_x_scales
-from octile.jax._sharded import check_specs, explicit_mesh, split_by_specs, split_by_types
+from octile.jax._sharded import check_specs, explicit_mesh, split_by_specs, split_by_types, varying_alike
 
 
 def matmul(
@@ -34,8 +35,8 @@ def matmul(
     made of them for CPUs. x is float32, bfloat16 or float16, and is quantized to fp8 with one scale per row
     and block of K (x_scaling="token"), per square block ("block"), or not at all ("none"; CPUs and TPUs). Or
     x is float8_e4m3fn, and x_scales its scales. The result has the dtype out_dtype, by default that of x, or
-    float32 for fp8. The gradient is that of x, as if x were not quantized; weights have none, and there is no
-    forward mode (``jvp``).
+    float32 for fp8. Derivatives for x are those of the multiplication without quantization, forward and
+    backward; weights have none.
 
     chip names the TPU to generate a kernel for (tpu7x, v6e, v5p, v5e, v4) where no device tells, as in
     ``jax.export`` on a machine without TPUs.
@@ -110,38 +111,12 @@ def _run_split(*operands: jax.Array, problem: Problem, mesh: Any, specs: Any) ->
 
 
 def _multiply(problem: Problem, *operands: jax.Array) -> jax.Array:
-    return _differentiable(problem)(*operands)
+    return _differentiable(problem)(*varying_alike(operands))
 
 
 @functools.cache
 def _differentiable(problem: Problem) -> Any:
-    batched = _batched(problem)
-
-    @jax.custom_vjp
-    def multiply(*operands):
-        return batched(*operands)
-
-    def forward(*operands):
-        # By itself, so that gradients have gradients.
-        return multiply(*operands), operands[1:]
-
-    def backward(rest, gradient):
-        if problem.has_x_scales:
-            raise TypeError("fp8 activations have no gradient: pass x as float32, bfloat16 or float16")
-        weight = _dequantized(problem, rest).astype(gradient.dtype)
-        x = jnp.matmul(gradient, weight, preferred_element_type=jnp.float32)
-        return (x.astype(problem.x_dtype), *(None for _ in rest))
-
-    multiply.defvjp(forward, backward)
-    return multiply
-
-
-def _dequantized(problem: Problem, operands: Any) -> jax.Array:
-    """The values of a weight, in float32."""
-    n, k, block = problem.n, problem.k, problem.block
-    codes, scales = unpack(PackedWeight(operands[0], (n, k), block)) if problem.packed else operands
-    spread = jnp.repeat(jnp.repeat(scales, block, 0)[:n], block, 1)[:, :k]
-    return codes.astype(jnp.float32) * spread
+    return differentiable(problem, _batched(problem))
 
 
 @functools.cache

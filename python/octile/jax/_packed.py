@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import operator
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,6 +18,8 @@ from octile.jax._problem import CODES, blocks_of, check_weight
 
 #: Rows of a weight that are packed together: shards along N are multiples.
 PANEL_ROWS = 32
+#: Sides that no array has.
+_TOO_LONG = 1 << 63
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +41,20 @@ class PackedWeight:
 
 
 jax.tree_util.register_dataclass(PackedWeight, data_fields=["data"], meta_fields=["shape", "block"])
+
+
+def _read_aux(text: bytes) -> tuple[tuple[int, int], int]:
+    shape, block = json.loads(text)
+    return tuple(shape), block
+
+
+# So that programs which take packed weights can be exported.
+jax.export.register_pytree_node_serialization(
+    PackedWeight,
+    serialized_name="octile.PackedWeight",
+    serialize_auxdata=lambda aux: json.dumps(aux).encode(),
+    deserialize_auxdata=_read_aux,
+)
 
 
 def pack(codes: jax.Array, scales: jax.Array, block: int | None = None) -> PackedWeight:
@@ -66,7 +85,7 @@ def _call(target: str, results: Any, shape: tuple[int, int], block: int, *operan
         return call(*operands, **attributes)
     try:
         return jax.block_until_ready(call(*operands, **attributes))
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
         raise ValueError(str(error).partition("octile: ")[2] or str(error)) from None
 
 
@@ -80,7 +99,13 @@ def check_packed(packed: PackedWeight) -> None:
     """Checks that the array is one that ``pack`` makes for this shape."""
     if not isinstance(packed, PackedWeight):
         raise TypeError(f"the packed weight is {type(packed).__name__}, not what octile.jax.pack returns")
-    expected = _native.packed_shape(*packed.shape, packed.block)
+    try:
+        n, k = map(operator.index, packed.shape)
+    except (TypeError, ValueError):
+        n, k = 0, 0
+    if not (0 < n < _TOO_LONG and 0 < k < _TOO_LONG):
+        raise ValueError(f"the packed weight has shape {packed.shape!r}, which is not (N, K)")
+    expected = _native.packed_shape(n, k, packed.block)
     data = packed.data
     if not hasattr(data, "shape") or data.shape != expected or data.dtype != jnp.uint8:
         found = f"{getattr(data, 'dtype', type(data).__name__)} {getattr(data, 'shape', '')}".strip()

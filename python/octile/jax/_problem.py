@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -137,7 +138,7 @@ def check_x_scales(problem: Problem, x: Any, x_scales: Any) -> None:
 
 def check_array(what: str, array: Any, dtypes: tuple[np.dtype, ...], names: str) -> None:
     """Checks that something is an array of one of these dtypes."""
-    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+    if not (hasattr(array, "shape") and hasattr(array, "dtype")) or isinstance(array, jax.ShapeDtypeStruct):
         raise TypeError(f"{what} is {type(array).__name__}, not an array")
     try:
         found = jnp.dtype(array.dtype)
@@ -145,3 +146,5 @@ def check_array(what: str, array: Any, dtypes: tuple[np.dtype, ...], names: str)
         found = None
     if found not in dtypes:
         raise TypeError(f"{what} is {array.dtype}, not {names}")
+    if not all(isinstance(side, (int, np.integer)) for side in array.shape):
+        raise ValueError(f"{what} has the symbolic shape {array.shape}: export a program for each shape")

@@ -21,6 +21,27 @@ def explicit_mesh(operands: tuple[jax.Array, ...]) -> Any:
     return None
 
 
+def varying_alike(operands: tuple[jax.Array, ...]) -> list[jax.Array]:
+    """The operands with the types that `jax.shard_map` requires of one operation: if one of them varies along
+    a mesh axis, all do. The gradient of one that did not is then summed along that axis."""
+    varying = [_varying(jax.typeof(operand)) for operand in operands]
+    axes = frozenset().union(*varying)
+    return [_vary(operand, axes - own) if axes - own else operand for operand, own in zip(operands, varying)]
+
+
+def _varying(kind: Any) -> frozenset[str]:
+    """The mesh axes along which an array of this type varies: before JAX 0.10 they had another name."""
+    manual = getattr(kind, "mat", None)
+    return getattr(kind, "vma", frozenset()) if manual is None else manual.varying
+
+
+def _vary(operand: jax.Array, axes: frozenset[str]) -> jax.Array:
+    names = tuple(sorted(axes))
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(operand, names, to="varying")
+    return jax.lax.pvary(operand, names)
+
+
 def split_by_types(problem: Problem, multiply: Any, *operands: jax.Array) -> jax.Array:
     """Splits as the types of the operands say."""
     mesh = explicit_mesh(operands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.compiler import is_dynamo_compiling
 
 FP8 = torch.float8_e4m3fn
@@ -82,17 +83,25 @@ def block_of(weight: torch.Tensor, scales: torch.Tensor) -> int:
 
 def shapes_of(weight: torch.Tensor, block: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Codes and scales of a weight without values."""
-    check_block(block)
+    block = check_block(block)
     if weight.dim() != 2 or 0 in weight.shape:
         raise ValueError(f"weight has shape {list(weight.shape)}: pass a matrix [N, K]")
     scales = [-(-side // block) for side in weight.shape]
     return weight.new_empty(weight.shape, dtype=FP8), weight.new_empty(scales, dtype=torch.float32)
 
 
-def check_block(block: Any) -> None:
+def check_block(block: Any) -> int:
     """Checks the side of a quantization block."""
     if block not in _BLOCKS:
         raise ValueError(f"block {block!r} is not 128, 256 or 512")
+    return int(block)
+
+
+def check_features(**counts: Any) -> None:
+    """Checks the sides of a weight."""
+    for name, count in counts.items():
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ValueError(f"{name} is {count!r}: pass a positive integer")
 
 
 def check_tensors(**operands: Any) -> None:
@@ -112,7 +121,9 @@ def check_memory(**operands: torch.Tensor) -> None:
     if is_dynamo_compiling():
         return
     for name, tensor in operands.items():
-        if tensor.is_cpu and tensor.numel() and not _has_memory(tensor):
+        if isinstance(tensor, FakeTensor) or not (tensor.is_cpu and tensor.numel()):
+            continue
+        if not _has_memory(tensor):
             raise ValueError(f"{name} has no memory: its storage was freed")
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.compiler import is_dynamo_compiling
 
 from octile import _native
-from octile.torch._checks import check_block
+from octile.torch._checks import check_block, check_features
 from octile.torch._ops import add_bias, dispatch, quantize
 
 
@@ -38,7 +38,8 @@ class Fp8Linear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_block(block)
+        block = check_block(block)
+        check_features(in_features=in_features, out_features=out_features)
         self.in_features, self.out_features, self.block = in_features, out_features, block
         codes = torch.zeros(out_features, in_features, dtype=torch.float8_e4m3fn, device=device)
         scales = torch.ones(-(-out_features // block), -(-in_features // block), device=device)
@@ -93,7 +94,8 @@ class Fp8Linear(nn.Module):
         """Takes over scales in other float types, which some checkpoints have, as float32."""
         name = f"{prefix}weight_scale_inv"
         scales = state_dict.get(name)
-        if isinstance(scales, torch.Tensor) and scales.dtype in (torch.bfloat16, torch.float16):
+        others = (torch.bfloat16, torch.float16, getattr(torch, "float8_e8m0fnu", None))
+        if isinstance(scales, torch.Tensor) and scales.dtype in others:
             state_dict[name] = scales.float()
         # torch would convert values, and codes of another type or whole numbers would become wrong weights.
         for part, wanted in (("weight", torch.float8_e4m3fn), ("weight_scale_inv", torch.float32)):
@@ -113,6 +115,8 @@ def replace_linears(model: nn.Module, skip: Iterable[str] = ("lm_head",), block:
     ``model.named_modules()``, or of its last part. The layers of an ``nn.TransformerEncoderLayer``, whose
     weights PyTorch reads in a fused kernel, stay as they are.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is {type(model).__name__}: pass a torch.nn.Module")
     skip = (skip,) if isinstance(skip, str) else tuple(skip)
     if not all(isinstance(pattern, str) for pattern in skip):
         raise TypeError(f"skip is {skip!r}: pass names or patterns")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._C import _functorch
+from torch._subclasses import FakeTensor
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
@@ -63,16 +65,25 @@ def dispatch(
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """The operator through PyTorch's dispatcher."""
+    if isinstance(x, torch.fx.Proxy):
+        return _differentiable(x, weight, scales, remember, x_scales, out_dtype)
     is_transformed = forward_ad._current_level >= 0
     if not is_dynamo_compiling():
         given = {} if x_scales is None else {"x_scales": x_scales}
         _checks.check_tensors(x=x, weight=weight, weight_scale_inv=scales, **given)
-        is_transformed |= x.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(x)
+        is_transformed |= _functorch.is_functorch_wrapped_tensor(x) and _has_gradient(x)
     if is_transformed:
         operator = _multiply_transformed
     else:
         operator = _differentiable if torch.is_grad_enabled() and x.requires_grad else _inference
     return operator(x, weight, scales, remember, x_scales, out_dtype)
+
+
+def _has_gradient(x: torch.Tensor) -> bool:
+    """Whether a gradient is asked for of a tensor, or of what `torch.func` and `torch.vmap` wrapped."""
+    while not x.requires_grad and _functorch.is_functorch_wrapped_tensor(x):
+        x = _functorch.get_unwrapped(x)
+    return x.requires_grad
 
 
 def _multiply_transformed(
@@ -90,6 +101,8 @@ def _multiply_transformed(
 
 def add_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Adds a bias to each row; autocast converts it."""
+    if isinstance(product, torch.fx.Proxy):
+        return product + bias
     if torch.is_autocast_enabled(product.device.type):
         bias = bias.to(product.dtype)
     _checks.check_bias(bias, product)
@@ -105,7 +118,7 @@ def quantize(weight: torch.Tensor, block: int = 128) -> tuple[torch.Tensor, torc
     if weight.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise TypeError(f"weight is {weight.dtype}: pass torch.float32, torch.bfloat16 or torch.float16")
     _checks.check_memory(weight=weight)
-    if weight.is_meta:
+    if weight.is_meta or isinstance(weight, FakeTensor):
         return _checks.shapes_of(weight, block)
     values = weight.detach().to(device="cpu", dtype=torch.float32).resolve_neg().numpy()
     quantized = _native.quantize(values, block)
@@ -157,10 +170,44 @@ def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
     return (gradient @ values).to(ctx.x_dtype), None, None, None, None, None
 
 
+def _vmap(
+    info: Any,
+    in_dims: tuple[Any, ...],
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    scales: torch.Tensor,
+    remember: bool = False,
+    x_scales: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> tuple[torch.Tensor, int]:
+    """A batch of activations is more rows; other batches are multiplied one after the other."""
+    dims = dict(zip(("x", "weight", "scales", "remember", "x_scales"), in_dims))
+    one_weight = dims["weight"] is None and dims["scales"] is None
+    if one_weight and dims["x"] is not None and (x_scales is None) == (dims.get("x_scales") is None):
+        x = x.movedim(dims["x"], 0).contiguous()
+        if x_scales is not None:
+            x_scales = x_scales.movedim(dims["x_scales"], 0).contiguous()
+        return _inference(x, weight, scales, remember, x_scales, out_dtype), 0
+
+    def entry(name: str, tensor: torch.Tensor | None, index: int) -> torch.Tensor | None:
+        dim = dims.get(name)
+        return tensor if tensor is None or dim is None else tensor.select(dim, index).contiguous()
+
+    products = [
+        _inference(
+            entry("x", x, i), entry("weight", weight, i), entry("scales", scales, i), False,
+            entry("x_scales", x_scales, i), out_dtype,
+        )
+        for i in range(info.batch_size)
+    ]  # fmt: skip
+    return torch.stack(products), 0
+
+
 for _name in ("linear", "linear_inference"):
     for _device in ("CPU", "CUDA"):
         _library.impl(_name, _native.torch_linear_kernel, _device)
     torch.library.register_fake(f"octile::{_name}", _fake, lib=_library)
+torch.library.register_vmap("octile::linear_inference", _vmap, lib=_library)
 torch.library.register_autograd("octile::linear", _backward, setup_context=_save_for_backward, lib=_library)
 _differentiable = torch.ops.octile.linear.default
 _inference = torch.ops.octile.linear_inference.default

@@ -125,7 +125,7 @@ def test_weights(function):
             second = tensor(generator, torch.float32, -(-n // 128), -(-k // 128))
         try:
             function(first, second)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, MemoryError) as error:
             check_sentence(error, generator)
         except RuntimeError as error:
             assert "allocate" in str(error) or "too large" in str(error), f"seed {generator.number}: {error}"
