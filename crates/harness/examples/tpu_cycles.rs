@@ -1,7 +1,10 @@
 //! Static cycles of TPU plans, with DMAs at the chip's rates, and their distance from the bounds:
-//! `LIBTPU=libtpu.so tpu_cycles [--chip NAME] [--all | --tile MxNxK] SHAPE...`.
+//! `LIBTPU=libtpu.so tpu_cycles [--chip NAME] [--all | --tile MxNxK] [--x KIND] SHAPE...`.
 //!
-//! Without an option the default plan of each shape is compiled, with `--all` every candidate.
+//! Without an option the default plan of each shape is compiled, with `--all` every candidate. `--x` is
+//! `token` (fp8 with a scale per row, the default), `block` (fp8 with a scale per block), `bf16` (quantized
+//! by the kernel, a scale per row) or `plain` (bf16, not quantized). `model` is what the planner expected, with
+//! the padding before the kernel, which the other figures leave out.
 
 use std::{env, process::ExitCode};
 
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let libtpu = env::var_os("LIBTPU").context("set LIBTPU to the path of libtpu.so")?;
     let mut chip = TpuChip::named("tpu7x")?;
+    let mut x = ActivationKind::Fp8(ScaleGranularity::Token);
     let (mut all, mut tile, mut shapes) = (false, None, Vec::new());
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -40,6 +44,7 @@ fn run() -> Result<()> {
             "--all" => all = true,
             "--chip" => chip = TpuChip::named(&arguments.next().context("--chip takes a name")?)?,
             "--tile" => tile = Some(parse_tile(&arguments.next().context("--tile takes MxNxK")?)?),
+            "--x" => x = parse_x(&arguments.next().context("--x takes a kind")?)?,
             shape => shapes.push(shape.parse::<Problem>()?),
         }
     }
@@ -48,9 +53,11 @@ fn run() -> Result<()> {
     }
     let child = vec![env::current_exe()?.into(), CHILD.into()];
     let counter = StaticCounter::new(libtpu.into(), child, chip);
-    println!("shape tile arithmetic steps cycles stalled mxu_busy MiB code mxu hbm ratio ratio_with_latency");
+    println!(
+        "shape tile arithmetic steps cycles stalled mxu_busy MiB code mxu hbm ratio ratio_with_latency model pieces"
+    );
     for shape in shapes {
-        let problem = shape.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16);
+        let problem = shape.with_x(x).with_out(FloatKind::Bf16);
         let plans = match (all, tile) {
             (true, _) => TpuPlan::candidates(&problem, chip, Strategy::Strip),
             (false, Some(tile)) => {
@@ -72,7 +79,7 @@ fn report(counter: &StaticCounter, plan: &TpuPlan) {
         Ok(cycles) => {
             let bound = CycleBound::new(&problem, plan.chip, plan.arithmetic);
             println!(
-                "{problem} {tile} {:?} {} {:.0} {:.0} {:.0} {:.1} {} {:.0} {:.0} {:.3} {:.3}",
+                "{problem} {tile} {:?} {} {:.0} {:.0} {:.0} {:.1} {} {:.0} {:.0} {:.3} {:.3} {:.0} {}",
                 plan.arithmetic,
                 plan.steps(),
                 cycles.total(),
@@ -84,9 +91,27 @@ fn report(counter: &StaticCounter, plan: &TpuPlan) {
                 bound.hbm,
                 cycles.total() / bound.larger(),
                 cycles.total() / (bound.larger() + bound.latency),
+                plan.modelled_cycles(),
+                pieces(plan),
             );
         }
     }
+}
+
+/// Rows or columns of the blocks of a step.
+fn pieces(plan: &TpuPlan) -> String {
+    let blocks = [plan.row_blocks(), plan.weight_blocks()].concat();
+    blocks.iter().map(|(_, size)| size.to_string()).collect::<Vec<_>>().join("+")
+}
+
+fn parse_x(text: &str) -> Result<ActivationKind> {
+    Ok(match text {
+        "token" => ActivationKind::Fp8(ScaleGranularity::Token),
+        "block" => ActivationKind::Fp8(ScaleGranularity::Block),
+        "bf16" => ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token),
+        "plain" => ActivationKind::Plain(FloatKind::Bf16),
+        other => bail!("expected token, block, bf16 or plain, not {other}"),
+    })
 }
 
 fn parse_tile(text: &str) -> Result<Dims> {

@@ -82,6 +82,8 @@ fn strips_with_ragged_chunks() {
         ((100, 900, 256, QuantBlock::B128), fp8(Token)),
         ((290, 384, 128, QuantBlock::B128), quantized),
         ((290, 512, 256, QuantBlock::B256), fp8(Token)),
+        ((1290, 200, 256, QuantBlock::B128), fp8(Token)),
+        ((300, 1100, 256, QuantBlock::B128), fp8(Token)),
     ] {
         let (m, n, k, quant_block) = shape;
         check_strips(problem(m, n, k, quant_block).with_x(kind).with_out(FloatKind::Bf16));
@@ -94,7 +96,8 @@ fn check_strips(problem: Problem) {
     let operands = Operands::random(problem, 7);
     let exact = ExactOperands::new(problem, 0, 7);
     let plans = TpuPlan::candidates(&problem, chip, Strategy::Strip);
-    assert!(plans.iter().any(|plan| plan.weight_pipeline.is_some()), "{problem}");
+    let streams = |plan: &TpuPlan| plan.weight_pipeline.is_some() || plan.row_pipeline.is_some();
+    assert!(plans.iter().any(streams), "{problem}");
     for plan in plans {
         let name = format!("{problem} {} tile {}", problem.x, plan.tile);
         let outcome = run(&module(&plan), &operands);

@@ -78,9 +78,10 @@ impl TpuPlan {
         if self.x_scale().is_some_and(|buffer| buffer.space == MemorySpace::Vmem) {
             expectations.exemptions.push(Exemption::ScalesPerRow);
         }
-        let blocks = match self.weight_pipeline {
-            Some(pipeline) => self.problem.n.div_ceil(pipeline.columns),
-            None => self.steps(),
+        let blocks = match (self.row_pipeline, self.weight_pipeline) {
+            (Some(_), _) => self.grid.m * self.row_blocks().len(),
+            (None, Some(pipeline)) => self.problem.n.div_ceil(pipeline.columns),
+            (None, None) => self.steps(),
         };
         Expectations { blocks: Some(blocks), ..expectations }
     }

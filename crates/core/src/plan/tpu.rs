@@ -1,7 +1,9 @@
 //! Plans for TPU kernels: tile, grid, memory map, and what the compiler is told.
 
 mod memory;
+mod rows;
 mod tile;
+mod weights;
 
 use std::{fmt, str::FromStr};
 
@@ -104,8 +106,18 @@ pub struct WeightPipeline {
     /// Stages in VMEM.
     pub stages: usize,
     /// Whether all of w has a place in VMEM and one grid step multiplies it. Then the first and the last
-    /// block are smaller: see [`TpuPlan::weight_blocks`].
+    /// block may be smaller: see [`TpuPlan::weight_blocks`].
     pub is_resident: bool,
+    /// Rows of w in the first and the last block.
+    pub ends: (usize, usize),
+}
+
+/// The pipeline of a strip kernel that keeps w in VMEM: blocks of whole-K rows of x stream past it. Products
+/// are computed transposed, with rows of x along the lanes, where a scale per row costs nothing to repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RowPipeline {
+    /// Blocks of x in VMEM; with one, all of x is there and one grid step multiplies it.
+    pub stages: usize,
 }
 
 /// The cost estimate that the compiler is given.
@@ -145,6 +157,8 @@ pub struct TpuPlan {
     /// The weight pipeline of a strip kernel that keeps x in VMEM; `None` where the compiler pipelines the
     /// weights.
     pub weight_pipeline: Option<WeightPipeline>,
+    /// The pipeline of rows of a strip kernel that keeps w in VMEM instead.
+    pub row_pipeline: Option<RowPipeline>,
     /// Whether activations that the kernel quantizes, or dequantizes slowly, stay in VMEM for the whole row
     /// of tiles.
     pub keeps_quantized_x: bool,
@@ -259,9 +273,13 @@ impl TpuPlan {
             k: problem.k.div_ceil(tile.k),
         };
         let padded = Dims { m: grid.m * tile.m, n: grid.n * tile.n, k: grid.k * tile.k };
-        let weight_pipeline = tile::weight_pipeline(problem, chip, strategy, tile, padded);
+        let row_pipeline = rows::pipeline(problem, chip, strategy, tile, padded);
+        let weight_pipeline = match row_pipeline {
+            Some(_) => None,
+            None => weights::pipeline(problem, chip, strategy, tile, padded),
+        };
         let few_rows = weight_pipeline.is_some() && padded.m <= tile::FEW_ROWS;
-        let arithmetic = arithmetic(problem, strategy, few_rows);
+        let arithmetic = arithmetic(problem, strategy, few_rows || row_pipeline.is_some());
         let mut plan = Self {
             problem: *problem,
             chip,
@@ -271,16 +289,18 @@ impl TpuPlan {
             padded,
             tile,
             grid,
-            chunk: tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline.is_some()),
+            chunk: match row_pipeline {
+                Some(_) => rows::chunk(problem, tile),
+                None => tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline.is_some()),
+            },
             weight_pipeline,
+            row_pipeline,
             keeps_quantized_x: false,
             memory: MemoryMap::default(),
             semaphores: match strategy {
                 // One per buffer and operand: x, w_q, w_scale, x_scale, out.
                 Strategy::Dma | Strategy::Smem => DOUBLE_BUFFERED * 5,
-                // One per stage; x, the scales of both operands and the result.
-                Strategy::Strip => weight_pipeline.map_or(0, |pipeline| pipeline.stages + 4),
-                Strategy::Auto => 0,
+                Strategy::Strip | Strategy::Auto => 0,
             },
             vmem_limit: 0,
             cost: CostEstimate { flops: padded.volume().saturating_mul(2), bytes_accessed: 0 },
@@ -292,6 +312,13 @@ impl TpuPlan {
             && weight_pipeline.is_none()
             && tile.n < tile::HIDES_SCALING;
         plan.keeps_quantized_x = (plan.quantizes_x() || slow) && grid.n > 1;
+        weights::cut(&mut plan);
+        if let Some(pipeline) = row_pipeline {
+            plan.semaphores = rows::semaphores(&plan, pipeline);
+        } else if let Some(pipeline) = plan.weight_pipeline {
+            // One per stage; x, the scales of both operands and the result.
+            plan.semaphores = pipeline.stages + 4;
+        }
         plan.memory = memory::map(&plan);
         plan.vmem_limit = memory::vmem_limit(&plan);
         plan.cost.bytes_accessed = memory::traffic(&plan);
@@ -309,16 +336,25 @@ impl TpuPlan {
         self.columns_by_row().max(DOUBLE_BUFFERED)
     }
 
-    /// Chunks of a tile's first columns that are multiplied row by row; the others are multiplied column by
-    /// column. Repeating the scales of rows along the lanes takes as long as the matmuls of two chunks of
-    /// columns, so a step that prepares x does it beside the matmuls of several.
+    /// Chunks of the first columns after x has arrived that are multiplied row by row; the others are
+    /// multiplied column by column. Repeating the scales of rows along the lanes takes as long as the matmuls
+    /// of two chunks of columns, so a step that prepares x does it beside the matmuls of several.
     pub fn columns_by_row(&self) -> usize {
         let repeats_scales = self.arithmetic == Arithmetic::Dequantized
             && self.problem.x.granularity() == Some(ScaleGranularity::Token);
-        if !repeats_scales || self.weight_pipeline.is_some() || self.keeps_quantized_x {
+        if !repeats_scales || self.keeps_quantized_x {
             return 1;
         }
-        self.tile.n.div_ceil(self.chunk.1).min(tile::COLUMNS_BY_ROW)
+        match self.weight_blocks().first() {
+            Some((_, columns)) => columns.div_ceil(self.chunk.1).min(DOUBLE_BUFFERED),
+            None => self.tile.n.div_ceil(self.chunk.1).min(tile::COLUMNS_BY_ROW),
+        }
+    }
+
+    /// Rows of x that a kernel with a weight pipeline prepares before it waits for weights; it dequantizes the
+    /// others beside its first matmuls.
+    pub fn rows_ahead(&self) -> usize {
+        self.weight_blocks().first().map_or(0, |&(_, columns)| weights::rows_ahead(self, columns))
     }
 
     /// Modelled cycles of padding operands to whole tiles, before the kernel.
@@ -358,7 +394,13 @@ impl TpuPlan {
     /// Weight blocks of one grid step, each with a DMA of its own: first column and number of columns. `[]`
     /// without a weight pipeline.
     pub fn weight_blocks(&self) -> Vec<(usize, usize)> {
-        self.weight_pipeline.map_or(Vec::new(), |pipeline| tile::weight_blocks(self.tile.n, pipeline))
+        self.weight_pipeline.map_or(Vec::new(), |pipeline| weights::blocks(self.tile.n, pipeline))
+    }
+
+    /// Blocks of rows of one grid step, each with a DMA of its own: first row and number of rows. `[]`
+    /// without a pipeline of rows.
+    pub fn row_blocks(&self) -> Vec<(usize, usize)> {
+        self.row_pipeline.map_or(Vec::new(), |_| rows::blocks(self))
     }
 
     /// Quantization blocks along K in one tile.

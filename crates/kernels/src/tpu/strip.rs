@@ -9,6 +9,7 @@
 
 mod dequantized;
 mod prefetch;
+mod rows;
 mod sink;
 mod streamed;
 
@@ -28,6 +29,9 @@ use prefetch::PrefetchedScales;
 use sink::Sink;
 
 pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
+    if plan.row_pipeline.is_some() {
+        return rows::kernel(plan);
+    }
     match (plan.weight_pipeline, plan.arithmetic) {
         (Some(pipeline), _) => streamed::kernel(plan, pipeline),
         (None, Arithmetic::Dequantized) => dequantized::kernel(plan),

@@ -82,6 +82,14 @@ impl FunctionBuilder {
         self.op1("vector.broadcast", &[value], ty, Attributes::new())
     }
 
+    /// Transposes a matrix.
+    pub fn transpose(&mut self, matrix: Value) -> Value {
+        let &[rows, cols] = self.ty(matrix).shape() else { panic!("only a matrix is transposed") };
+        let ty = self.ty(matrix).with_shape([cols, rows]);
+        let attributes = Attributes::new().with("permutation", Attr::extents(&[1, 0]));
+        self.op1("tpu.transpose", &[matrix], ty, attributes)
+    }
+
     /// Extracts the slice of a vector that starts at `offsets`.
     pub fn slice(&mut self, vector: Value, offsets: &[usize], shape: &[usize]) -> Value {
         if self.ty(vector).shape() == shape {

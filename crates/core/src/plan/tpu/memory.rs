@@ -83,6 +83,10 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
         };
         push(BufferId::WQ, stages, F8E4M3, columns, tile.k);
         push(BufferId::Out, 1, out_type, tile.m, plan.padded.n);
+    } else if let Some(pipeline) = plan.row_pipeline {
+        push(BufferId::X, pipeline.stages, x_type, tile.m, tile.k);
+        push(BufferId::WQ, 1, F8E4M3, tile.n, tile.k);
+        push(BufferId::Out, plan.grid.m.min(DOUBLE_BUFFERED), out_type, tile.m, tile.n);
     } else {
         push(BufferId::X, DOUBLE_BUFFERED, x_type, tile.m, tile.k);
         push(BufferId::WQ, DOUBLE_BUFFERED, F8E4M3, tile.n, tile.k);
@@ -123,6 +127,9 @@ fn w_scale(plan: &TpuPlan) -> PlannedBuffer {
 
 fn x_scale(plan: &TpuPlan) -> Option<PlannedBuffer> {
     let (rows, k_blocks) = plan.x_scale_tile();
+    if let Some(pipeline) = plan.row_pipeline {
+        return Some(matrix(BufferId::XScale, Vmem, pipeline.stages, F32, k_blocks, rows));
+    }
     let id = if plan.quantizes_x() { BufferId::XAbsMax } else { BufferId::XScale };
     let copies = if plan.weight_pipeline.is_some() { 1 } else { DOUBLE_BUFFERED };
     Some(match (plan.problem.x.granularity()?, plan.strategy) {

@@ -141,8 +141,12 @@ fn strips_cover_k_and_pick_the_measured_tiles() {
     assert_eq!(strip("2048x2048x2048:128").arithmetic, Arithmetic::Dequantized);
     let few_rows = strip("16x4096x4096:128");
     assert_eq!(few_rows.arithmetic, Arithmetic::Fp8);
-    assert_eq!(few_rows.weight_pipeline, Some(WeightPipeline { columns: 512, stages: 9, is_resident: true }));
-    assert_eq!(few_rows.semaphores, 13);
+    let pipeline = few_rows.weight_pipeline.unwrap();
+    assert!(pipeline.stages >= 8, "all weights are in flight at once");
+    assert_eq!(few_rows.semaphores, pipeline.stages + 4);
+    // Blocks grow, so that multiplying begins early.
+    let sizes: Vec<usize> = strip("2048x2048x2048:512").weight_blocks().iter().map(|block| block.1).collect();
+    assert!(sizes[0] < sizes[1], "{sizes:?}");
 }
 
 #[test]
@@ -204,7 +208,47 @@ fn few_rows_take_smaller_stages_or_none_where_k_is_long() {
     let pipeline = |shape| plan(shape, Strategy::Strip, BlockMode::Large).weight_pipeline;
     assert_eq!(
         pipeline("16x1024x131072:128"),
-        Some(WeightPipeline { columns: 128, stages: 2, is_resident: false })
+        Some(WeightPipeline { columns: 128, stages: 2, is_resident: false, ends: (128, 128) })
     );
     assert_eq!(pipeline("16x1024x524288:128"), None);
+}
+
+#[test]
+fn few_columns_with_a_scale_per_row_keep_weights_and_stream_rows() {
+    let token = |shape: &str| {
+        let problem: Problem = shape.parse().unwrap();
+        let problem = problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token));
+        TpuPlan::new(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Auto).unwrap()
+    };
+    for shape in ["217x128x4096:128", "1024x256x2880:128", "6144x192x2048:128", "16384x384x4096:128"] {
+        let plan = token(shape);
+        let pipeline = plan.row_pipeline.unwrap();
+        assert_eq!((plan.arithmetic, plan.weight_pipeline), (Arithmetic::Fp8, None), "{shape}");
+        let rows: usize = plan.row_blocks().iter().map(|&(_, rows)| rows).sum();
+        assert_eq!(rows, plan.tile.m, "{shape}");
+        assert!(pipeline.stages <= plan.grid.m, "{shape}");
+        let value = serde_json::to_value(&plan).unwrap();
+        assert_eq!(TpuPlan::deserialize(value).unwrap(), plan, "{shape}");
+    }
+    assert_eq!(token("4096x2048x2048:128").row_pipeline, None);
+    assert_eq!(token("64x128x4096:128").row_pipeline, None);
+    let plan = token("16384x384x4096:128");
+    assert!(plan.grid.m > plan.row_pipeline.unwrap().stages, "the pipeline turns: {}", plan.tile);
+}
+
+#[test]
+fn weight_blocks_cover_all_columns() {
+    for (columns, ends) in [(512, (128, 256)), (1024, (256, 1024)), (128, (128, 128)), (384, (384, 128))] {
+        let pipeline = WeightPipeline { columns, stages: 1, is_resident: true, ends };
+        for n in (128..3000).step_by(128) {
+            let blocks = weights::blocks(n, pipeline);
+            let mut next = 0;
+            for (begins, size) in blocks {
+                assert_eq!(begins, next);
+                assert!(size > 0 && size <= columns, "{n} {pipeline:?}");
+                next += size;
+            }
+            assert_eq!(next, n, "{pipeline:?}");
+        }
+    }
 }

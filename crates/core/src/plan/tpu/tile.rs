@@ -1,7 +1,7 @@
 //! Tile selection: aligned tiles are fixed, large tiles fill the VMEM budget, strips minimize modelled
 //! cycles.
 
-use super::{Arithmetic, BlockMode, Dims, TpuPlan, WeightPipeline, memory};
+use super::{Arithmetic, BlockMode, Dims, TpuPlan, memory, rows, weights};
 use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
 
 /// Up to this many rows, weight codes of small quantization blocks are not dequantized: their matmuls take
@@ -15,7 +15,7 @@ pub(super) const ROW_UNIT: usize = 32;
 const WIDE_TILES: usize = 64;
 
 /// Rows of x per weight block that keep an MXU busy, and columns that fill both MXUs.
-const CHUNK: usize = 256;
+pub(super) const CHUNK: usize = 256;
 
 /// Chunks of columns whose matmuls hide that the scales of rows of x are repeated along the lanes.
 pub(super) const COLUMNS_BY_ROW: usize = 4;
@@ -106,6 +106,7 @@ fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(Mode
     if problem.m > CHUNK {
         rows.extend(sides(problem.m, aligned.m.max(CHUNK)));
     }
+    rows.extend(rows::sides(problem));
     rows.sort_unstable();
     rows.dedup();
     let columns = columns(problem, aligned);
@@ -179,7 +180,7 @@ const MOST_DEQUANTIZED: usize = 8_192;
 /// Modelled cycles of a kernel.
 pub(super) struct ModelledCycles {
     /// MXU cycles of one grid step.
-    unrolled: f64,
+    pub(super) unrolled: f64,
     /// Cycles of the kernel.
     pub(super) total: f64,
 }
@@ -187,9 +188,10 @@ pub(super) struct ModelledCycles {
 /// Models the cycles of a kernel, with constants from libtpu's listings for tpu7x and DMAs at the rates of
 /// the device table.
 pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
-    let modelled = match plan.weight_pipeline {
-        Some(pipeline) => streamed_cycles(plan, pipeline),
-        None => stepped_cycles(plan),
+    let modelled = match (plan.row_pipeline, plan.weight_pipeline) {
+        (Some(_), _) => rows::modelled_cycles(plan),
+        (None, Some(pipeline)) => weights::modelled_cycles(plan, pipeline),
+        (None, None) => stepped_cycles(plan),
     };
     ModelledCycles { total: modelled.total + padding_cycles(plan), ..modelled }
 }
@@ -204,7 +206,7 @@ pub(super) fn padding_cycles(plan: &TpuPlan) -> f64 {
 
 /// Cycles without MXU work around a wait for a DMA: the compiler moves nothing across it, so the MXUs
 /// drain.
-fn drain(rows: usize) -> f64 {
+pub(super) fn drain(rows: usize) -> f64 {
     if rows <= FEW_ROWS { 250.0 } else { 450.0 }
 }
 
@@ -215,7 +217,7 @@ fn busy_rows(plan: &TpuPlan) -> usize {
 }
 
 /// MXU cycles of the matmuls that make up a part of the result.
-fn mxu_cycles(plan: &TpuPlan, columns: usize) -> f64 {
+pub(super) fn mxu_cycles(plan: &TpuPlan, columns: usize) -> f64 {
     let rates = &plan.chip.rates;
     let half_blocks = plan.problem.quant_block.size() < CHUNK;
     let products = match plan.arithmetic {
@@ -231,7 +233,7 @@ fn mxu_cycles(plan: &TpuPlan, columns: usize) -> f64 {
 }
 
 /// Vector cycles of some columns' matmuls: dequantizing weights, or scaling and adding every product.
-fn vector_cycles(plan: &TpuPlan, columns: usize) -> f64 {
+pub(super) fn vector_cycles(plan: &TpuPlan, columns: usize) -> f64 {
     let vectors = |elements: usize| elements as f64 / 4096.0;
     match plan.arithmetic {
         Arithmetic::Dequantized => 3.0 * vectors(columns * plan.tile.k),
@@ -244,7 +246,7 @@ fn vector_cycles(plan: &TpuPlan, columns: usize) -> f64 {
 }
 
 /// Vector cycles of preparing a strip of x. A scale per row must be repeated along the lanes.
-fn preparing_x(plan: &TpuPlan) -> f64 {
+pub(super) fn preparing_x(plan: &TpuPlan) -> f64 {
     let cycles = match (plan.arithmetic, token_scales(plan)) {
         (Arithmetic::Dequantized, true) => 9.5,
         (Arithmetic::Dequantized, false) => 3.0,
@@ -296,108 +298,6 @@ fn stepped_cycles(plan: &TpuPlan) -> ModelledCycles {
     let step = (work + drain(usize::MAX)).max(copies);
     let total = plan.steps() as f64 * step + x_strip + w_strip + 2.0 * out + 3.0 * latency;
     ModelledCycles { unrolled: products, total }
-}
-
-/// A kernel with x in VMEM: its matmuls, its vector work or its loads, whichever takes longest, between the
-/// arrival of the first weights and the last store.
-fn streamed_cycles(plan: &TpuPlan, pipeline: WeightPipeline) -> ModelledCycles {
-    let (tile, padded) = (plan.tile, plan.padded);
-    let latency = plan.chip.rates.copy_latency;
-    let copy = |bytes: usize| bytes as f64 / plan.chip.rates.hbm_bytes_per_cycle();
-    let blocks = weight_blocks(tile.n, pipeline);
-    let (first, last) = (blocks[0].1, blocks[blocks.len() - 1].1);
-    let work = |columns: usize| mxu_cycles(plan, columns).max(vector_cycles(plan, columns)) + drain(padded.m);
-    let issue: f64 = plan.grid.n as f64 * blocks.iter().map(|&(_, columns)| work(columns)).sum::<f64>();
-    let x = copy(padded.m * padded.k * plan.problem.x.bytes());
-    let start = x + copy(first * padded.k).max(preparing_x(plan));
-    let w_rest = copy((padded.n - first) * padded.k);
-    let out = |columns: usize| copy(padded.m * columns * plan.kernel_out().bytes());
-    let middle = issue.max(w_rest + work(last)).max(w_rest + out(padded.n - last));
-    let total = 2.0 * latency + start + middle + out(last);
-    ModelledCycles { unrolled: mxu_cycles(plan, tile.n), total }
-}
-
-/// Bytes of VMEM that a streamed kernel needs beside the weights.
-fn resident_bytes(problem: &Problem, padded: Dims) -> usize {
-    let bytes = |rows: usize, cols: usize, element: usize| memory::full_tile_bytes(&[rows, cols], element);
-    let few_rows = padded.m <= FEW_ROWS || problem.quant_block.size() >= CHUNK;
-    let token = problem.x.granularity() == Some(ScaleGranularity::Token);
-    let k_blocks = padded.k / problem.quant_block.size();
-    let prepared = match few_rows {
-        true if token => bytes(k_blocks * padded.m, problem.quant_block.size().min(2 * CHUNK), 4),
-        true => 0,
-        false => bytes(padded.m, padded.k, 2) + 2 * bytes(CHUNK, padded.k, 2),
-    };
-    let parts = [
-        bytes(padded.m, padded.k, problem.x.bytes()),
-        // Activations that the kernel quantizes are kept as codes.
-        bytes(padded.m, padded.k, 1),
-        bytes(padded.m, padded.n, 4.min(problem.out.bytes().max(2))),
-        if token { 2 * bytes(padded.m, k_blocks, 4) } else { 0 },
-        prepared,
-    ];
-    parts.into_iter().fold(0, usize::saturating_add)
-}
-
-/// Columns of a stage of the weight pipeline: a divisor of the tile's columns near the best trade between
-/// the wait for the first stage and the MXUs' draining at every wait.
-fn stage_columns(problem: &Problem, chip: &TpuChip, tile: Dims, padded: Dims) -> usize {
-    let block = problem.quant_block.size();
-    let unit = if tile.n.is_multiple_of(CHUNK) { block.max(CHUNK) } else { block };
-    let bytes_per_column = (padded.k + 2 * padded.m) as f64;
-    let best =
-        (drain(padded.m) * padded.n as f64 * chip.rates.hbm_bytes_per_cycle() / bytes_per_column).sqrt();
-    let units = tile.n / unit;
-    let most = ((1.3 * best) as usize / unit).clamp(1, units);
-    (1..=most).rev().find(|&per_stage| units.is_multiple_of(per_stage)).unwrap_or(1) * unit
-}
-
-/// The weight pipeline of a kernel that keeps x in VMEM: all of w where it fits, else as many stages as do;
-/// `None` where x is cut, or not even two stages fit.
-pub(super) fn weight_pipeline(
-    problem: &Problem,
-    chip: &TpuChip,
-    strategy: Strategy,
-    tile: Dims,
-    padded: Dims,
-) -> Option<WeightPipeline> {
-    if strategy != Strategy::Strip || tile.k != padded.k || tile.m != padded.m {
-        return None;
-    }
-    let budget = memory::usable_vmem(chip).checked_sub(resident_bytes(problem, padded))?;
-    let stage_bytes = |columns: usize| memory::full_tile_bytes(&[columns, padded.k], 1);
-    let columns = stage_columns(problem, chip, tile, padded);
-    if tile.n == padded.n && stage_bytes(padded.n) <= budget {
-        let stages = weight_blocks(tile.n, WeightPipeline { columns, stages: 0, is_resident: true }).len();
-        return Some(WeightPipeline { columns, stages, is_resident: true });
-    }
-    let block = problem.quant_block.size();
-    let shorter = |columns: &usize| stage_bytes(*columns).saturating_mul(2) <= budget;
-    let lengths = (1..=columns / block).rev().map(|per_stage| per_stage * block);
-    let columns = lengths.filter(|columns| tile.n.is_multiple_of(*columns)).find(shorter)?;
-    let stages = (budget / stage_bytes(columns)).min(padded.n / columns);
-    (stages >= 2).then_some(WeightPipeline { columns, stages, is_resident: false })
-}
-
-/// Weight blocks of one grid step: first column and number of columns. Where all of w is in VMEM, the first
-/// block is small, so that multiplying begins early, and so is the last, after whose arrival nothing is
-/// hidden.
-pub(super) fn weight_blocks(n: usize, pipeline: WeightPipeline) -> Vec<(usize, usize)> {
-    let columns = pipeline.columns.max(1);
-    let end = if pipeline.is_resident && n > 2 * columns && columns > CHUNK { CHUNK } else { columns };
-    let mut sizes = vec![end.min(n)];
-    let mut left = n - sizes[0];
-    while left > 0 {
-        let size = if left <= end { left } else { columns.min(left - end) };
-        sizes.push(size);
-        left -= size;
-    }
-    let mut begins = 0;
-    let block = |size| {
-        begins += size;
-        (begins - size, size)
-    };
-    sizes.into_iter().map(block).collect()
 }
 
 /// Rows and columns of one matmul inside a tile: enough to keep the MXUs busy, few enough for its result to

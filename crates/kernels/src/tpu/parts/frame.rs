@@ -23,6 +23,8 @@ pub(crate) enum Operand {
     WScale,
     /// Activation scales (or largest magnitudes), one row per block of rows.
     XScale,
+    /// Activation scales, one column per row of x.
+    XScaleColumns,
     /// Weight scales, regrouped into one small matrix per tile.
     WScaleTiles,
     /// Activation scales (or largest magnitudes), regrouped into one small matrix per tile.

@@ -43,6 +43,10 @@ fn prepared(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments, operand: O
         Operand::W => hlo.pad(arguments.w_q, &[padded.n, padded.k]),
         Operand::WScale => w_scale(hlo, plan, arguments),
         Operand::XScale => x_scale(hlo, plan, arguments),
+        Operand::XScaleColumns => {
+            let scale = x_scale(hlo, plan, arguments);
+            hlo.transpose(scale, &[1, 0])
+        }
         Operand::WScaleTiles => {
             let scale = w_scale(hlo, plan, arguments);
             regroup(hlo, scale, plan.w_scale_tile())

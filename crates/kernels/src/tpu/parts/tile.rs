@@ -133,9 +133,14 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// The chunks of a tile's columns, given as first and number: the plan's first columns row by row, the
-    /// others column by column. The last ones may be smaller than the plan's.
-    pub(crate) fn cover(plan: &TpuPlan, (first, columns): (usize, usize)) -> Vec<Self> {
+    /// The chunks of a tile's columns, given as first and number, column by column. The last ones may be
+    /// smaller than the plan's.
+    pub(crate) fn cover(plan: &TpuPlan, columns: (usize, usize)) -> Vec<Self> {
+        Self::cover_by_row(plan, columns, 1)
+    }
+
+    /// As [`Self::cover`], with the first `by_row` columns of chunks row by row.
+    pub(crate) fn cover_by_row(plan: &TpuPlan, (first, columns): (usize, usize), by_row: usize) -> Vec<Self> {
         let (rows, cols) = plan.chunk;
         let mut chunks = Vec::new();
         for (column, col) in (first..first + columns).step_by(cols).enumerate() {
@@ -145,7 +150,6 @@ impl Chunk {
                 chunks.push(Self { row, col, rows, cols, column });
             }
         }
-        let by_row = plan.columns_by_row();
         chunks.sort_by_key(|chunk| match chunk.column < by_row {
             true => (0, chunk.row, chunk.col),
             false => (1, chunk.col, chunk.row),

@@ -41,7 +41,7 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
         x.ready = size.m;
     }
     let w = Buffer::whole(w);
-    for chunk in Chunk::cover(plan, (0, size.n)) {
+    for chunk in Chunk::cover_by_row(plan, (0, size.n), plan.columns_by_row()) {
         let slot = b.i32(chunk.column % plan.dequantized_chunks());
         let w_bf16 = Buffer::one_of(b, w_bf16, slot);
         if chunk.row == 0 {
@@ -94,6 +94,7 @@ fn dequantized(b: &mut FunctionBuilder, codes: Value, scale: Value) -> Value {
 }
 
 /// A strip of x, dequantized to bf16 when a matmul first needs its rows.
+#[derive(Clone)]
 pub(super) struct XStrip {
     given: Buffer,
     /// `None` where x is bf16 already.
@@ -114,17 +115,22 @@ impl XStrip {
         Self { given, bf16: bf16.map(|memref| Buffer::one_of(b, memref, strip)), scale, ready: 0 }
     }
 
+    /// The same strip, with the first rows dequantized already.
+    pub(super) fn prepared(self, rows: usize) -> Self {
+        Self { ready: rows, ..self }
+    }
+
+    /// Whether all rows are dequantized already.
+    pub(super) fn is_prepared(&self, plan: &TpuPlan) -> bool {
+        self.ready == plan.tile.m
+    }
+
     /// Loads rows in bf16, after dequantizing them if no matmul needed them before.
-    fn rows(&mut self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, rows: usize) -> Value {
+    pub(super) fn rows(&mut self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, rows: usize) -> Value {
         if row + rows > self.ready {
             self.dequantize(b, plan, (row, rows));
             self.ready = row + rows;
         }
-        self.load(b, plan, row, rows)
-    }
-
-    /// Loads rows that are dequantized already.
-    pub(super) fn load(&self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, rows: usize) -> Value {
         let values = self.bf16.as_ref().unwrap_or(&self.given);
         values.load(b, (row, 0), (rows, plan.tile.k))
     }

@@ -55,6 +55,7 @@ struct Operands<'p> {
 }
 
 /// Buffers of what the kernel computes from its operands.
+#[derive(Clone)]
 struct Computed {
     x_scale: Option<Scales>,
     x_q: Buffer,
@@ -96,14 +97,25 @@ pub(super) fn kernel(plan: &TpuPlan, pipeline: WeightPipeline) -> KernelModule {
     }
 
     let zero = b.i32(0);
-    let x_strip = XStrip::new(b, Buffer::whole(operands.x.chip), x_bf16, zero, x_scale.clone());
+    let mut x_strip = XStrip::new(b, Buffer::whole(operands.x.chip), x_bf16, zero, x_scale.clone());
     if x_bf16.is_some() {
-        b.when_equal(n, 0, |b| x_strip.dequantize(b, plan, (0, plan.tile.m)));
+        let rows = plan.rows_ahead();
+        b.when_equal(n, 0, |b| x_strip.dequantize(b, plan, (0, rows)));
+        x_strip = x_strip.prepared(rows);
     }
 
-    // Multiply one weight block after another.
+    // Multiply one weight block after another. The first step dequantizes the rest of x beside its first
+    // matmuls.
     let computed = Computed { x_scale, x_q, x_strip, w_bf16 };
-    operands.step(b, &computed, n);
+    if x_bf16.is_some() && plan.rows_ahead() < plan.tile.m && plan.grid.n > 1 {
+        b.when_equal(n, 0, |b| operands.step(b, computed.clone(), n));
+        let first = b.i32(0);
+        let later = b.cmpi(IntPredicate::Sgt, n, first);
+        let x_strip = computed.x_strip.clone().prepared(plan.tile.m);
+        b.when(later, |b| operands.step(b, Computed { x_strip, ..computed }, n));
+    } else {
+        operands.step(b, computed, n);
+    }
 
     // Epilogue: the last step waits for every store of the result.
     b.when_equal(n, plan.grid.n - 1, |b| operands.wait_for_stores(b));
@@ -230,7 +242,7 @@ impl Operands<'_> {
     }
 
     /// One step: waits for each of its weight blocks, multiplies it and stores the result.
-    fn step(&self, b: &mut FunctionBuilder, computed: &Computed, n: Value) {
+    fn step(&self, b: &mut FunctionBuilder, mut computed: Computed, n: Value) {
         let plan = self.plan;
         let (scale_rows, zero) = (b.i32(plan.w_scale_tile().0), b.i32(0));
         let first_row = b.muli(n, scale_rows);
@@ -243,8 +255,8 @@ impl Operands<'_> {
             let w =
                 Buffer::one_of(b, self.w.chip, if self.pipeline.is_resident { zero } else { block.stage });
             match plan.arithmetic {
-                Arithmetic::Dequantized => self.dequantized(b, computed, (&w, &w_scale), block, n),
-                Arithmetic::Fp8 | Arithmetic::Widened => self.codes(b, computed, (w, &w_scale), block, n),
+                Arithmetic::Dequantized => self.dequantized(b, &mut computed, (&w, &w_scale), block, n),
+                Arithmetic::Fp8 | Arithmetic::Widened => self.codes(b, &computed, (w, &w_scale), block, n),
             }
             let copy = self.out(b, block);
             b.located("start out", |b| b.start(copy));
@@ -288,7 +300,7 @@ impl Operands<'_> {
     fn dequantized(
         &self,
         b: &mut FunctionBuilder,
-        computed: &Computed,
+        computed: &mut Computed,
         (w, w_scale): (&Buffer, &Scales),
         block: WeightBlock,
         n: Value,
@@ -296,14 +308,15 @@ impl Operands<'_> {
         let plan = self.plan;
         let w_bf16 = computed.w_bf16.expect("the plan has a buffer of dequantized weights");
         let begins = block.begins - self.begins_in_stage(block.begins);
-        for chunk in Chunk::cover(plan, (block.begins, block.columns)) {
+        let by_row = if computed.x_strip.is_prepared(plan) { 1 } else { plan.columns_by_row() };
+        for chunk in Chunk::cover_by_row(plan, (block.begins, block.columns), by_row) {
             let slot = b.i32(chunk.column % plan.dequantized_chunks());
             let w_bf16 = Buffer::one_of(b, w_bf16, slot);
             if chunk.row == 0 {
                 let of = WeightChunk { row: chunk.col - begins, col: chunk.col, cols: chunk.cols };
                 dequantize_weights(b, plan, w, w_scale, of, &w_bf16);
             }
-            let lhs = computed.x_strip.load(b, plan, chunk.row, chunk.rows);
+            let lhs = computed.x_strip.rows(b, plan, chunk.row, chunk.rows);
             let rhs = w_bf16.load(b, (0, 0), (chunk.cols, plan.tile.k));
             let value = b.matmul(lhs, rhs);
             self.store(b, n, (chunk.row, chunk.col), value);

@@ -1,0 +1,158 @@
+//! Strips that keep x in VMEM while blocks of weights stream past it.
+
+use super::{
+    Arithmetic, Dims, TpuPlan, WeightPipeline, memory,
+    tile::{CHUNK, FEW_ROWS, ModelledCycles, drain, mxu_cycles, preparing_x, vector_cycles},
+};
+use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
+
+/// Cycles of the grid's loop per step, where the kernel does its own DMAs.
+const GRID_STEP: f64 = 25.0;
+
+/// A kernel with x in VMEM: weight blocks are multiplied one after another, when they have arrived.
+pub(super) fn modelled_cycles(plan: &TpuPlan, pipeline: WeightPipeline) -> ModelledCycles {
+    let blocks = blocks(plan.tile.n, pipeline);
+    ModelledCycles { unrolled: mxu_cycles(plan, plan.tile.n), total: timeline(plan, &blocks) }
+}
+
+/// Rows of x that a kernel with x in VMEM prepares while the first block of weights, of so many columns, is on
+/// its way. It dequantizes the others beside the first matmuls.
+pub(super) fn rows_ahead(plan: &TpuPlan, columns: usize) -> usize {
+    if plan.arithmetic != Arithmetic::Dequantized {
+        return plan.tile.m;
+    }
+    let arrives = (columns * plan.tile.k) as f64 / plan.chip.rates.hbm_bytes_per_cycle();
+    let per_row = preparing_x(plan).max(1.0) / plan.tile.m as f64;
+    let chunks = (arrives / (per_row * plan.chunk.0 as f64)).round().max(1.0);
+    (chunks as usize).saturating_mul(plan.chunk.0).min(plan.tile.m)
+}
+
+/// Cycles of a kernel with x in VMEM that takes the weights of a step in the given blocks.
+fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)]) -> f64 {
+    let padded = plan.padded;
+    let latency = plan.chip.rates.copy_latency;
+    let copy = |bytes: usize| bytes as f64 / plan.chip.rates.hbm_bytes_per_cycle();
+    let out = |columns: usize| copy(padded.m * columns * plan.kernel_out().bytes());
+    let work = |columns: usize| mxu_cycles(plan, columns).max(vector_cycles(plan, columns)) + drain(padded.m);
+    let preparation = preparing_x(plan);
+    let x = latency + copy(padded.m * padded.k * plan.problem.x.bytes());
+    let ahead = preparation * rows_ahead(plan, blocks[0].1) as f64 / plan.tile.m as f64;
+    let mut arrives = x;
+    let mut done = x + ahead;
+    let mut stored = 0.0f64;
+    for step in 0..plan.grid.n {
+        for (number, &(_, columns)) in blocks.iter().enumerate() {
+            arrives += copy(columns * padded.k);
+            // The first block is multiplied while the rest of x is dequantized.
+            let beside = if (step, number) == (0, 0) { preparation - ahead } else { 0.0 };
+            done = done.max(arrives) + work(columns).max(beside);
+            stored = stored.max(done) + out(columns);
+        }
+    }
+    let steps = if plan.grid.n > 1 { plan.grid.n as f64 } else { 0.0 };
+    stored.max(arrives + out(padded.n)) + latency + GRID_STEP * steps
+}
+
+/// Bytes of VMEM that a streamed kernel needs beside the weights.
+fn resident_bytes(problem: &Problem, padded: Dims) -> usize {
+    let bytes = |rows: usize, cols: usize, element: usize| memory::full_tile_bytes(&[rows, cols], element);
+    let few_rows = padded.m <= FEW_ROWS || problem.quant_block.size() >= CHUNK;
+    let token = problem.x.granularity() == Some(ScaleGranularity::Token);
+    let k_blocks = padded.k / problem.quant_block.size();
+    let prepared = match few_rows {
+        true if token => bytes(k_blocks * padded.m, problem.quant_block.size().min(2 * CHUNK), 4),
+        true => 0,
+        false => bytes(padded.m, padded.k, 2) + 2 * bytes(CHUNK, padded.k, 2),
+    };
+    let parts = [
+        bytes(padded.m, padded.k, problem.x.bytes()),
+        // Activations that the kernel quantizes are kept as codes.
+        bytes(padded.m, padded.k, 1),
+        bytes(padded.m, padded.n, 4.min(problem.out.bytes().max(2))),
+        if token { 2 * bytes(padded.m, k_blocks, 4) } else { 0 },
+        prepared,
+    ];
+    parts.into_iter().fold(0, usize::saturating_add)
+}
+
+/// Columns of a stage of the weight pipeline: a divisor of the tile's columns near the best trade between
+/// the wait for the first stage and the MXUs' draining at every wait.
+fn stage_columns(problem: &Problem, chip: &TpuChip, tile: Dims, padded: Dims) -> usize {
+    let block = problem.quant_block.size();
+    let unit = if tile.n.is_multiple_of(CHUNK) { block.max(CHUNK) } else { block };
+    let bytes_per_column = (padded.k + 2 * padded.m) as f64;
+    let best =
+        (drain(padded.m) * padded.n as f64 * chip.rates.hbm_bytes_per_cycle() / bytes_per_column).sqrt();
+    let units = tile.n / unit;
+    let most = ((1.3 * best) as usize / unit).clamp(1, units);
+    (1..=most).rev().find(|&per_stage| units.is_multiple_of(per_stage)).unwrap_or(1) * unit
+}
+
+/// The weight pipeline of a kernel that keeps x in VMEM: all of w where it fits, else as many stages as do;
+/// `None` where x is cut, or not even two stages fit.
+pub(super) fn pipeline(
+    problem: &Problem,
+    chip: &TpuChip,
+    strategy: Strategy,
+    tile: Dims,
+    padded: Dims,
+) -> Option<WeightPipeline> {
+    if strategy != Strategy::Strip || tile.k != padded.k || tile.m != padded.m {
+        return None;
+    }
+    let budget = memory::usable_vmem(chip).checked_sub(resident_bytes(problem, padded))?;
+    let stage_bytes = |columns: usize| memory::full_tile_bytes(&[columns, padded.k], 1);
+    let columns = stage_columns(problem, chip, tile, padded);
+    if tile.n == padded.n && stage_bytes(padded.n) <= budget {
+        // `cut` completes it.
+        return Some(WeightPipeline { columns, stages: 1, is_resident: true, ends: (columns, columns) });
+    }
+    let block = problem.quant_block.size();
+    let shorter = |columns: &usize| stage_bytes(*columns).saturating_mul(2) <= budget;
+    let lengths = (1..=columns / block).rev().map(|per_stage| per_stage * block);
+    let columns = lengths.filter(|columns| tile.n.is_multiple_of(*columns)).find(shorter)?;
+    let stages = (budget / stage_bytes(columns)).min(padded.n / columns);
+    let ends = (columns, columns);
+    (stages >= 2).then_some(WeightPipeline { columns, stages, is_resident: false, ends })
+}
+
+/// Cuts weights that are all in VMEM into the blocks with the fewest modelled cycles. A small first block lets
+/// multiplying begin early, a small last one leaves little to store at the end, and every block has a wait.
+pub(super) fn cut(plan: &mut TpuPlan) {
+    let Some(pipeline) = plan.weight_pipeline.filter(|pipeline| pipeline.is_resident) else { return };
+    let n = plan.tile.n;
+    let unit = if n.is_multiple_of(CHUNK) { CHUNK } else { plan.problem.quant_block.size() };
+    let mut sizes = vec![pipeline.columns, n];
+    sizes.extend([1, 2, 4, 8].map(|units| units * unit));
+    let mut best = (f64::INFINITY, pipeline);
+    for &columns in &sizes {
+        for first in [unit, 2 * unit, columns] {
+            for last in [unit, 2 * unit, columns] {
+                let cut = WeightPipeline { columns: columns.min(n), ends: (first, last), ..pipeline };
+                let cycles = timeline(plan, &blocks(n, cut));
+                if cycles < best.0 {
+                    best = (cycles, cut);
+                }
+            }
+        }
+    }
+    let stages = blocks(n, best.1).len();
+    plan.weight_pipeline = Some(WeightPipeline { stages, ..best.1 });
+}
+
+/// Weight blocks of one grid step: first column and number of columns. Blocks grow from the first one on: each
+/// takes at most twice as long to arrive as those before it.
+pub(super) fn blocks(n: usize, pipeline: WeightPipeline) -> Vec<(usize, usize)> {
+    let columns = pipeline.columns.max(1);
+    let (first, last) = (pipeline.ends.0.min(columns), pipeline.ends.1.min(columns));
+    let mut blocks = Vec::new();
+    let mut begins = 0;
+    while begins < n {
+        let left = n - begins;
+        let size = (2 * begins).clamp(first, columns).min(left);
+        let size = if left > last && left - size < last { left - last } else { size };
+        blocks.push((begins, size));
+        begins += size;
+    }
+    blocks
+}
