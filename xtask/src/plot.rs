@@ -11,8 +11,10 @@ use serde_json::Value;
 use crate::chart::STYLE;
 
 /// Plots in the documents, which `cargo xtask chart` redraws: a record, and the drawing.
-pub(crate) const PLOTS: [(&str, &str); 1] =
-    [("bench/record/cpu-tune-judge-2026-11-18.json", "docs/cpu-judge.svg")];
+pub(crate) const PLOTS: [(&str, &str); 2] = [
+    ("bench/record/cpu-tune-judge-2026-11-18.json", "docs/cpu-judge.svg"),
+    ("bench/record/torch-cpu-judge-zen5-2026-11-18.json", "docs/torch-cpu-judge.svg"),
+];
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 44.0;

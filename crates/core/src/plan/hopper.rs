@@ -197,8 +197,8 @@ impl HopperPlan {
         }
     }
 
-    /// The plans of `strip` that a search tries, the default one first: those that the model chooses among, and
-    /// those of [`untimed_candidates`].
+    /// The plans of `strip` that a search tries, the default one first: those that the model chooses among,
+    /// and those of [`untimed_candidates`].
     pub fn candidates(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<Self>, PlanError> {
         choose::searched(problem, gpu)
     }

@@ -70,7 +70,7 @@ impl Launched {
         is_interpreted: bool,
     ) -> Result<Effects, String> {
         let starts = self.allocations(device, memory)?;
-        let mut effects = Effects::default();
+        let mut effects = Effects { instructions: UNKNOWN_INSTRUCTIONS, ..Effects::default() };
         if is_interpreted {
             let mut global = DeviceMemory::default();
             let mut places = Vec::new();
@@ -129,6 +129,9 @@ pub(crate) struct Effects {
 
 /// Nothing is inside.
 const NO_MAP: TensorMap = TensorMap { address: 0, element: 1, size: (0, 0), stride: 16, boxes: (1, 1) };
+
+/// What a kernel counts for that is not interpreted.
+const UNKNOWN_INSTRUCTIONS: u64 = 10_000;
 
 /// Most instructions of a launch; test kernels take far fewer.
 const MOST_INSTRUCTIONS: u64 = 1_000_000_000;
