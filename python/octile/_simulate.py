@@ -7,6 +7,7 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,8 @@ def _run(module: Module, options: Sequence[str], folder: str, timeout: float | N
     _, report = run(["simulate", path, *options, *files], timeout, shown={os.fspath(path): module.name})
     report = "\n".join(line for line in in_python(report).splitlines() if line.strip("="))
     drawing = timeline.read_text(encoding="utf-8") if timeline.exists() else ""
+    # Its title is the path, which is a temporary one.
+    drawing = drawing.replace(escape(os.fspath(path)), escape(module.name))
     if len(drawing) > _MAX_TIMELINE_BYTES:
         drawing = ""
     outputs = _outputs(module, _tensors.read(results)) if results.exists() else None

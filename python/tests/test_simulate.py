@@ -1,11 +1,13 @@
 """`octile.simulate` and `octile.inspect` on real Pallas kernels; nothing here needs a TPU."""
 
+import base64
 import os
 import pathlib
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 
@@ -283,6 +285,8 @@ def test_html_is_escaped_and_complete(x):
     page = octile.simulate(kernels.racy, x, expect=expected)._repr_html_()
     assert "o_ref[...] = buffer[...] * 2  # race: read" in page
     assert "largest difference" in page and "data:image/svg+xml;base64," in page
+    drawing = base64.b64decode(re.search('base64,([^"]*)', page)[1]).decode()
+    assert ">racy: " in drawing and tempfile.gettempdir() not in drawing
     from html.parser import HTMLParser
 
     class Balance(HTMLParser):
