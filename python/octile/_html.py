@@ -41,7 +41,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence
         kinds = (' class="number"' if index in numbers else "" for index in range(len(cells)))
         return f"<tr>{''.join(f'<{tag}{kind}>{cell}</{tag}>' for kind, cell in zip(kinds, cells))}</tr>"
 
-    return f"<table>{row(head, 'th')}{''.join(row(cells, 'td') for cells in rows)}</table>"
+    names = row(head, "th") if any(head) else ""
+    return f"<table>{names}{''.join(row(cells, 'td') for cells in rows)}</table>"
 
 
 def _code(text: str | None) -> str:

@@ -7,6 +7,7 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -129,8 +130,8 @@ def simulate(
       max_operations: Stops a kernel that executes more operations.
       timeout: Seconds after which the simulation is given up.
 
-    What is around the kernels is evaluated on the host, and so is a function without any: the report says
-    that no kernel ran. `octile.testing.assert_no_races` and `octile.inspect` refuse such a function.
+    What is around the kernels is evaluated on the host, and so is a function without any, which the report
+    says. `octile.testing.assert_no_races` and `octile.inspect` refuse such a function.
 
     Raises:
       octile.Error: The simulation is not possible: one sentence says why. A defect of the kernel is not an
@@ -159,7 +160,11 @@ def _run(module: Module, options: Sequence[str], folder: str, timeout: float | N
     files = [f"--json={record}", "--save", os.fspath(results), "--svg", os.fspath(timeline)]
     _, report = run(["simulate", path, *options, *files], timeout, shown={os.fspath(path): module.name})
     report = "\n".join(line for line in in_python(report).splitlines() if line.strip("="))
+    if not module.has_kernels:
+        report = report.replace("; the kernel finished", "; the function has no kernel")
     drawing = timeline.read_text(encoding="utf-8") if timeline.exists() else ""
+    # Its title is the path, which is a temporary one.
+    drawing = drawing.replace(escape(os.fspath(path)), escape(module.name))
     if len(drawing) > _MAX_TIMELINE_BYTES:
         drawing = ""
     outputs = _outputs(module, _tensors.read(results)) if results.exists() else None
