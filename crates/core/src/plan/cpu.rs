@@ -183,8 +183,8 @@ impl CpuPlan {
         let block_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
         let block_rows = strip_rows.min(block_tiles * tile.rows).next_multiple_of(tile.row_unit);
         // A group is claimed as a whole, so that each thread must get as many.
-        let is_one_group =
-            problem.n.div_ceil(PANEL).div_ceil(grid.1) <= GROUP_PANELS && (grid.0 * grid.1) % threads == 0;
+        let is_one_group = problem.n.div_ceil(PANEL).div_ceil(grid.1) <= GROUP_PANELS
+            && (grid.0 * grid.1).is_multiple_of(threads);
         let x_bytes = match is_one_group && slabs > 1 && !tile.decodes_ahead {
             true => ONE_GROUP_X_BYTES / operand.bytes(),
             false => x_bytes,
