@@ -1,8 +1,8 @@
 //! Times CPU kernels as a share of the peak that is measured between the samples.
 //!
-//! `cpu_sweep ISA|default THREADS ROUNDS SHAPE...` prints JSON: for each shape the samples in microseconds with fp8
-//! activations and an f32 result, with the result at the start of a cache line and 16 bytes after it, as an
-//! allocator may place it, and with bf16 activations, quantized in the call, and a bf16 result.
+//! `cpu_sweep ISA|default THREADS ROUNDS SHAPE...` prints JSON: for each shape the samples in microseconds
+//! with fp8 activations and an f32 result, with the result at the start of a cache line and 16 bytes after
+//! it, as an allocator may place it, and with bf16 activations, quantized in the call, and a bf16 result.
 
 use std::time::Instant;
 

@@ -47,6 +47,8 @@ const ONE_GROUP_X_BYTES: usize = 640 << 10;
 const GROUP_PANELS: usize = 32;
 /// Most bytes of a result that are worth a place in the caches.
 const RESULT_BYTES: usize = 512 << 10;
+/// Most bytes of a weight that is read twice.
+const TWICE_READ_BYTES: usize = 16 << 20;
 /// Bytes of activations quantized at a time, before their rows are multiplied.
 const QUANTIZED_BUDGET: usize = 4 << 20;
 
@@ -175,14 +177,14 @@ impl CpuPlan {
             (COLUMN_BYTES / operand.bytes(), X_BYTES / operand.bytes())
         };
         let one_reader = matches!(strategy, Strategy::Auto | Strategy::Strip);
-        let most_rows = if one_reader && tile.decodes_twice(strip_rows) { tile.rows } else { most_rows };
+        let most_rows = if one_reader && tile.decodes_twice(&problem) { tile.rows } else { most_rows };
         let most_rows = blocking.rows.unwrap_or(most_rows);
         let grid = grid(strip_rows, problem.n, tile, most_rows / tile.rows, threads);
         let block_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
         let block_rows = strip_rows.min(block_tiles * tile.rows).next_multiple_of(tile.row_unit);
         // A group is claimed as a whole, so that each thread must get as many.
-        let is_one_group =
-            problem.n.div_ceil(PANEL).div_ceil(grid.1) <= GROUP_PANELS && (grid.0 * grid.1) % threads == 0;
+        let is_one_group = problem.n.div_ceil(PANEL).div_ceil(grid.1) <= GROUP_PANELS
+            && (grid.0 * grid.1).is_multiple_of(threads);
         let x_bytes = match is_one_group && slabs > 1 && !tile.decodes_ahead {
             true => ONE_GROUP_X_BYTES / operand.bytes(),
             false => x_bytes,
@@ -354,9 +356,12 @@ impl RegisterTile {
     }
 
     /// Whether two tiles that decode weights in registers are faster than a buffer for both: up to 12 rows
-    /// with AVX-512 BF16 on Zen 5. Other ISAs were not measured, and decode in registers for fewer rows.
-    const fn decodes_twice(self, rows: usize) -> bool {
-        self.decoding_rows == self.rows && rows > self.rows && rows <= self.rows * 3 / 2
+    /// with AVX-512 BF16 on Zen 5, and weights that the L3 cache holds. Other ISAs were not measured, and
+    /// decode in registers for fewer rows.
+    const fn decodes_twice(self, problem: &Problem) -> bool {
+        let rows = problem.m;
+        let are_few = self.decoding_rows == self.rows && rows > self.rows && rows <= self.rows * 3 / 2;
+        are_few && problem.n * problem.k <= TWICE_READ_BYTES
     }
 
     /// Cost of decoding the weights of a panel, once per row block.

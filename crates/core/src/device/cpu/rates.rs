@@ -56,8 +56,8 @@ impl Microarchitecture {
                 ],
                 f32: vec![rates(Isa::Avx512, [33.0, 56.5, 75.0, 86.5, 121.0, 143.0])],
             }),
-            // The same weight: bench/record/cpu-rates-zen-5-2026-11-18.json. Dot products of bf16 run at twice
-            // the rate of f32 FMAs; designs of laptops halve both.
+            // The same weight: bench/record/cpu-rates-zen-5-2026-11-18.json. Dot products of bf16 run at
+            // twice the rate of f32 FMAs; designs of laptops halve both.
             Self::Zen5 => Some(CpuRates {
                 bf16: vec![
                     rates(Isa::Avx512, [104.0, 158.0, 208.0, 206.0, 239.0, 260.0]),

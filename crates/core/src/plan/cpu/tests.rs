@@ -142,16 +142,18 @@ fn scratch_memory_of_a_thread_stays_below_8_mib() {
 
 #[test]
 fn few_rows_stream_their_weights_and_many_share_a_buffer() {
-    let path = |m, strategy| {
-        let problem = Problem::new(m, 4096, 4096, QuantBlock::B128).unwrap();
+    let path_of = |m, k, strategy| {
+        let problem = Problem::new(m, 4096, k, QuantBlock::B128).unwrap();
         CpuPlan::new(problem, strategy, Isa::Avx512Bf16, 1).path
     };
+    let path = |m, strategy| path_of(m, 4096, strategy);
     assert_eq!(path(1, Strategy::Strip), WeightPath::Streamed);
     assert_eq!(path(8, Strategy::Strip), WeightPath::Streamed);
     // Two tiles, in row blocks of their own.
     assert_eq!(path(12, Strategy::Strip), WeightPath::Streamed);
     assert_eq!(path(13, Strategy::Strip), WeightPath::Buffered);
     assert_eq!(path(12, Strategy::Dma), WeightPath::Buffered);
+    assert_eq!(path_of(12, 8192, Strategy::Strip), WeightPath::Buffered);
     assert_eq!(path(1, Strategy::Dma), WeightPath::Buffered);
 }
 
