@@ -232,6 +232,29 @@ mod tests {
     }
 
     #[test]
+    fn all_isas_round_results_alike() {
+        let ties = (0..1 << 16).flat_map(|high: u32| [0, 1, 0x7fff, 0x8000].map(|low| high << 16 | low));
+        let values: Vec<f32> = ties.map(f32::from_bits).collect();
+        for isa in Isa::ALL.into_iter().filter(|isa| is_available(*isa)) {
+            let kernels = kernels(isa, isa.operand(FP8));
+            for cols in [32, 5] {
+                let stride = cols + 1;
+                let mut out = vec![bf16::ONE; values.len() / 32 * stride];
+                // SAFETY: the ISA is available, and every row has room.
+                unsafe { (kernels.narrow_bf16)(&values, out.as_mut_ptr(), stride, cols) };
+                for (out, values) in out.chunks(stride).zip(values.chunks(32)) {
+                    let is_same = |(out, value): (&bf16, &f32)| {
+                        let expected = bf16::from_f32(*value);
+                        out.to_bits() == expected.to_bits() || out.is_nan() && expected.is_nan()
+                    };
+                    assert!(out[..cols].iter().zip(values).all(is_same), "{isa}: {values:?}");
+                    assert_eq!(out[cols], bf16::ONE, "{isa}: beyond the columns");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn kernels_are_what_plans_count_on() {
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_native()) {
             for operand in [FloatKind::F32, FloatKind::Bf16] {
