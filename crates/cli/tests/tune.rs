@@ -188,7 +188,7 @@ fn tuned_tiles_are_compiled_for_tpus() {
     let libtpu = common::libtpu();
     let run = |args: &[&str], variables: &[(&str, &str)]| {
         let mut command = octile(path, args);
-        command.args(["--shape", "32x2560x512:128", "--out", "bf16"]);
+        command.args(["--shape", "16x1536x5120:128", "--out", "bf16"]);
         command.env("OCTILE_LIBTPU", &libtpu).envs(variables.iter().copied());
         success(command.output().unwrap())
     };

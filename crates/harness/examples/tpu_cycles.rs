@@ -3,8 +3,8 @@
 //!
 //! Without an option the default plan of each shape is compiled, with `--all` every candidate. `--x` is
 //! `token` (fp8 with a scale per row, the default), `block` (fp8 with a scale per block), `bf16` (quantized
-//! by the kernel, a scale per row) or `plain` (bf16, not quantized). `model` is what the planner expected, with
-//! the padding before the kernel, which the other figures leave out.
+//! by the kernel, a scale per row) or `plain` (bf16, not quantized). `model` is what the planner expected,
+//! with the padding before the kernel, which the other figures leave out.
 
 use std::{env, process::ExitCode};
 

@@ -351,8 +351,8 @@ impl TpuPlan {
         }
     }
 
-    /// Rows of x that a kernel with a weight pipeline prepares before it waits for weights; it dequantizes the
-    /// others beside its first matmuls.
+    /// Rows of x that a kernel with a weight pipeline prepares before it waits for weights; it dequantizes
+    /// the others beside its first matmuls.
     pub fn rows_ahead(&self) -> usize {
         self.weight_blocks().first().map_or(0, |&(_, columns)| weights::rows_ahead(self, columns))
     }

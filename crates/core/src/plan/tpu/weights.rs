@@ -15,8 +15,8 @@ pub(super) fn modelled_cycles(plan: &TpuPlan, pipeline: WeightPipeline) -> Model
     ModelledCycles { unrolled: mxu_cycles(plan, plan.tile.n), total: timeline(plan, &blocks) }
 }
 
-/// Rows of x that a kernel with x in VMEM prepares while the first block of weights, of so many columns, is on
-/// its way. It dequantizes the others beside the first matmuls.
+/// Rows of x that a kernel with x in VMEM prepares while the first block of weights, of so many columns,
+/// arrives. It dequantizes the others beside the first matmuls.
 pub(super) fn rows_ahead(plan: &TpuPlan, columns: usize) -> usize {
     if plan.arithmetic != Arithmetic::Dequantized {
         return plan.tile.m;
@@ -116,8 +116,9 @@ pub(super) fn pipeline(
     (stages >= 2).then_some(WeightPipeline { columns, stages, is_resident: false, ends })
 }
 
-/// Cuts weights that are all in VMEM into the blocks with the fewest modelled cycles. A small first block lets
-/// multiplying begin early, a small last one leaves little to store at the end, and every block has a wait.
+/// Cuts weights that are all in VMEM into the blocks with the fewest modelled cycles. A small first block
+/// lets multiplying begin early, a small last one leaves little to store at the end, and every block has a
+/// wait.
 pub(super) fn cut(plan: &mut TpuPlan) {
     let Some(pipeline) = plan.weight_pipeline.filter(|pipeline| pipeline.is_resident) else { return };
     let n = plan.tile.n;
@@ -140,8 +141,8 @@ pub(super) fn cut(plan: &mut TpuPlan) {
     plan.weight_pipeline = Some(WeightPipeline { stages, ..best.1 });
 }
 
-/// Weight blocks of one grid step: first column and number of columns. Blocks grow from the first one on: each
-/// takes at most twice as long to arrive as those before it.
+/// Weight blocks of one grid step: first column and number of columns. Blocks grow from the first one on:
+/// each is at most twice as large as those before it together.
 pub(super) fn blocks(n: usize, pipeline: WeightPipeline) -> Vec<(usize, usize)> {
     let columns = pipeline.columns.max(1);
     let (first, last) = (pipeline.ends.0.min(columns), pipeline.ends.1.min(columns));
