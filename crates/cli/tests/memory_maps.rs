@@ -37,13 +37,14 @@ fn memory_maps_add_up_to_the_compilers_figures() {
         ("16x512x1536:128", TOKEN, &aligned),
         ("300x384x640:128", QUANTIZED, &aligned),
         ("100x256x512:256", BLOCK, &aligned),
-        ("16x512x1536:128", TOKEN, &pipelined),
+        ("16x24576x1536:128", TOKEN, &pipelined),
     ];
     let mut plans = Vec::new();
     for (shape, x, kernels) in cases {
         let problem = shape.parse::<Problem>().unwrap().with_x(x);
         for &(strategy, mode) in kernels {
             let mut plan = TpuPlan::new(&problem, chip, strategy, mode).unwrap();
+            assert!(plan.steps() > 1, "{shape}: {strategy} has a single grid step");
             plan.vmem_limit = 1024;
             plans.push(plan);
         }
