@@ -176,8 +176,8 @@ fn norm(values: &[f64]) -> f64 {
 /// Comparison of a result with the reference.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Comparison {
-    /// Largest error relative to the element, or to the mean magnitude if that is larger: a sum that cancels
-    /// has no relative precision.
+    /// Largest error relative to the element, or to the magnitude of such an element if that is larger: a sum
+    /// that cancels has no relative precision.
     pub max_relative: f64,
     /// Mean relative error.
     pub mean_relative: f64,
@@ -202,7 +202,9 @@ impl Reference {
     /// When `result` has another number of elements.
     pub fn compare<T: Widen>(&self, result: &[T]) -> Comparison {
         assert_eq!(result.len(), self.values.len());
-        let mean_magnitude = self.values.iter().map(|v| v.abs()).sum::<f64>() / self.values.len() as f64;
+        // Blocks differ in scale, and so do the magnitudes of elements, in proportion to their bounds.
+        let magnitudes: f64 = self.values.iter().map(|value| value.abs()).sum();
+        let per_bound = magnitudes / self.bounds.iter().sum::<f64>();
         let (mut max_relative, mut sum_relative, mut worst_of_bound, mut worst) = (0.0f64, 0.0, 0.0f64, 0);
         for (at, ((value, bound), result)) in self.values.iter().zip(&self.bounds).zip(result).enumerate() {
             let error = (result.widen() - value).abs();
@@ -211,7 +213,7 @@ impl Reference {
                 error if error.is_nan() => f64::INFINITY,
                 error => error / allowed,
             };
-            let relative = of(value.abs().max(mean_magnitude));
+            let relative = of(value.abs().max(per_bound * bound));
             max_relative = max_relative.max(relative);
             sum_relative += relative;
             if of(*bound) > worst_of_bound {
@@ -305,5 +307,16 @@ mod tests {
         assert_eq!(comparison.worst_at, (1, 2));
         result[7] = f32::NAN;
         assert_eq!(reference.compare(&result).worst_of_bound, f64::INFINITY);
+    }
+
+    #[test]
+    fn relative_errors_follow_the_scales_of_an_element() {
+        // A sum that cancels, of large and of small products, each off by as much of its bound.
+        let (values, bounds) = (vec![0.0, 100.0, 0.0, 1.0], vec![2.0, 2.0, 0.02, 0.02]);
+        let reference = Reference { rows: 2, cols: 2, values, bounds };
+        let relative = |result: [f32; 4]| reference.compare(&result).max_relative;
+        let (large, small) = (relative([1.0, 100.0, 0.0, 1.0]), relative([0.0, 100.0, 0.01, 1.0]));
+        assert!((large / small - 1.0).abs() < 1e-6, "{large} {small}");
+        assert!((large - 0.02).abs() < 1e-3, "{large}");
     }
 }

@@ -128,9 +128,12 @@ impl Check {
         let (row, col) = self.comparison.worst_at;
         if let Some(stopped) = &self.stopped {
             Some(format!("the simulator stopped the kernel: {stopped}"))
-        } else if !self.comparison.passed() || self.comparison.max_relative > RELATIVE_TOLERANCE {
+        } else if !self.comparison.passed() {
             let times = self.comparison.worst_of_bound;
             Some(format!("row {row}, column {col}: error is {times:.3e} times the bound"))
+        } else if self.comparison.max_relative > RELATIVE_TOLERANCE {
+            let relative = self.comparison.max_relative;
+            Some(format!("largest relative error is {relative:.3e}, more than {RELATIVE_TOLERANCE}"))
         } else if let Some(ExactCheck { wrong, first: Some(first), .. }) = self.exact {
             let WrongElement { row, col, result, expected } = first;
             let s = if wrong == 1 { "" } else { "s" };
