@@ -199,3 +199,37 @@ fn no_recorded_listing_has_a_race() {
     }
     assert!(checked > 60, "{checked} routes");
 }
+
+/// A DMA of 4 tiles of every 16: 4 rows of 512 bytes, twice in a tile.
+#[test]
+fn a_stride_descriptor_tells_which_rows_a_dma_reads() {
+    let run = |tile_stride: i64, row: i64| {
+        let words = [2048, 2048, 4, tile_stride, 64, 2, 64, 1024, 4];
+        let mut text = String::from("0   :  { %s1_s0 = smov 0 } /* Start region 0 */\n");
+        for (at, word) in words.iter().enumerate() {
+            let (bundle, register) = (2 * at + 1, at + 2);
+            text += &format!("0x{bundle:x}   :  {{ %s{register}_s1 = smov {word} }}\n");
+            let stored = format!("%9 = sst [smem:[#allocation21 + $0x{at:x}]] %s{register}_s1");
+            text += &format!("0x{:x}   :  {{ {stored} }}\n", bundle + 1);
+        }
+        text += &format!(
+            "0x13   :  {{ %s19_s2 = sshll.u32 [#allocation2], 4 }}\n\
+             0x14   :  {{ %s20_s2 = int_to_ptr.vmem [resolvable:$true] %s19_s2 }}\n\
+             0x15   :  {{ %21 = dma.general /*src=*/%s20_s2, /*size_in_granules=*/1024, \
+             /*dst=*/[#allocation1], /*dst_syncflagno=*/[#allocation8], /*src_syncflagno=*/[#allocation9], \
+             /*stridedescaddr=*/[#allocation21], /*overrides=*/%s1_s0 /* vmem-to-hbm */ }}\n\
+             0x16   :  {{ %22 = vst [vmem:[#allocation2 + $0x{row:x}] sm:$0xff] /*vst_source=*/%v1_v0 }}\n\
+             0x17   :  {{ %23 = dma.done.wait [#allocation8], 1024 }}\n\
+             0x18   :  {{ %24 = vsyncadd [#allocation8], 4294966272 }} /* End region 0 */\n"
+        );
+        let listing = Listing::parse(&text);
+        assert_eq!(listing.damage(), [], "{text}");
+        let cycles = simulate(&listing, &SimOptions::default()).unwrap();
+        (cycles.routes[0].race.is_some(), cycles.unresolved_accesses > 0)
+    };
+    let rows = [0, 0x18, 0x20, 0x78, 0x80, 0x98, 0xa0].map(|row| run(128, row));
+    let (is_read, is_free) = ((true, false), (false, false));
+    assert_eq!(rows, [is_read, is_read, is_free, is_free, is_read, is_read, is_free]);
+    // Gaps of two sizes are not followed.
+    assert_eq!(run(256, 0x20), (false, true));
+}

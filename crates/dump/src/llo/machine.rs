@@ -207,10 +207,7 @@ impl<'p> LloMachine<'p> {
         let granules = self.eval(&start.granules);
         let extent = |end: &instruction::DmaOperand, column: i64| {
             let strides = match (&start.descriptor, &start.rows) {
-                (Some(descriptor), _) if self.is_dense(descriptor, column) == Some(true) => {
-                    Strides::Contiguous
-                }
-                (Some(_), _) => Strides::Unknown,
+                (Some(descriptor), _) => self.described(descriptor, column).unwrap_or(Strides::Unknown),
                 (None, None) => Strides::Contiguous,
                 (None, Some(rows)) => match self.eval(&end.stride).zip(self.eval(rows)) {
                     Some((stride, rows)) => Strides::Every(stride, rows),
@@ -237,21 +234,26 @@ impl<'p> LloMachine<'p> {
         }
     }
 
-    /// Whether a descriptor covers one end of a DMA without gaps, in any order. It has three levels, each
-    /// with a source stride, a destination stride and the step count of the level below; the last count is
-    /// rows.
-    fn is_dense(&self, descriptor: &Expr, column: i64) -> Option<bool> {
+    /// Layout that a descriptor gives one end of a DMA. It has three levels, each with a source stride, a
+    /// destination stride and the step count of the level below; the last count is rows. `None` if it is not
+    /// known, or has gaps of several sizes.
+    fn described(&self, descriptor: &Expr, column: i64) -> Option<Strides> {
         let address = self.eval(descriptor)?;
         let word = |at: i64| self.memory.get(&address.checked_add(at)?).copied().flatten();
-        let mut below = ROW / self.program.granule_bytes;
+        let row = ROW / self.program.granule_bytes;
+        let (mut below, mut strides) = (row, Strides::Contiguous);
         for level in [6, 3, 0] {
             let (stride, steps) = (word(level + column)?, word(level + 2)?);
-            if steps.checked_mul(below) != Some(stride) {
-                return Some(false);
+            let dense = steps.checked_mul(below)?;
+            if stride != dense {
+                if strides != Strides::Contiguous || stride < dense {
+                    return None;
+                }
+                strides = Strides::Every(stride, dense / row);
             }
             below = stride;
         }
-        Some(true)
+        Some(strides)
     }
 
     /// A load or store while DMAs are in flight.
