@@ -203,7 +203,7 @@ fn a_full_disk_is_detected_before_writing() {
     let output = shell(script, folder, &["unshare", "-rm", "sh", "-c"]);
     let said = said(&output);
     if output.status.code() == Some(77) || said.contains("unshare:") {
-        Requirement::Mount.report_absent("a_full_disk_is_known_before_anything_is_written", said.trim());
+        Requirement::Mount.report_absent("a_full_disk_is_detected_before_writing", said.trim());
         return;
     }
     assert_eq!(output.status.code(), Some(2), "{said}");

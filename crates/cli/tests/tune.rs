@@ -9,8 +9,11 @@ use std::{
     time::Duration,
 };
 
+use octile_harness::requirement::Requirement;
 use serde_json::{Value, json};
 
+/// Why a test cannot tell a tuned plan from the default one.
+const ONLY_PORTABLE: &str = "the default plan already uses the portable kernels";
 /// Small enough for a search to take some milliseconds.
 const SHAPES: [&str; 6] =
     ["1x64x256:128", "2x96x128:128", "3x64x128:128", "5x128x128:128", "8x64x64:128", "17x32x128:128"];
@@ -130,7 +133,8 @@ fn a_table_is_used_unless_it_is_turned_off() {
     let isa = |args: &[&str], variables: &[(&str, &str)]| bench_isa(path, shape, args, variables).0;
     let default = isa(&["--untuned"], &[]);
     if default == "portable" {
-        return; // A machine with nothing else.
+        Requirement::VectorIsa.report_absent("a_table_is_used_unless_it_is_turned_off", ONLY_PORTABLE);
+        return;
     }
     assert_eq!(isa(&[], &[]), "portable");
     assert_eq!(isa(&["--tuned"], &[]), "portable");
@@ -157,7 +161,8 @@ fn a_bench_shows_both_plans_where_there_are_two() {
     success(tune(path, &[shape]).output().unwrap());
     choose_portable(path, |_| ());
     if bench_isa(path, shape, &["--untuned"], &[]).0 == "portable" {
-        return; // A machine with nothing else.
+        Requirement::VectorIsa.report_absent("a_bench_shows_both_plans_where_there_are_two", ONLY_PORTABLE);
+        return;
     }
     let bench = |args: &[&str], variables: &[(&str, &str)]| {
         let common = ["bench", "--backend", "cpu", "--threads", "2", "--iterations", "3", "--shape", shape];

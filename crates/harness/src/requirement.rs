@@ -17,10 +17,15 @@ pub enum Requirement {
     Mount,
     /// A file system with sparse files of a terabyte.
     SparseFiles,
+    /// A CPU whose vector ISA beats the portable kernels.
+    VectorIsa,
+    /// Permission to give a file to another user.
+    Chown,
 }
 
 impl Requirement {
-    const ALL: [Self; 4] = [Self::Gpu, Self::Browser, Self::Mount, Self::SparseFiles];
+    const ALL: [Self; 6] =
+        [Self::Gpu, Self::Browser, Self::Mount, Self::SparseFiles, Self::VectorIsa, Self::Chown];
 
     /// Reports that `test` is not run because the requirement is absent.
     ///
@@ -42,6 +47,8 @@ impl fmt::Display for Requirement {
             Self::Browser => "browser",
             Self::Mount => "mount",
             Self::SparseFiles => "sparse-files",
+            Self::VectorIsa => "vector-isa",
+            Self::Chown => "chown",
         })
     }
 }
@@ -67,6 +74,7 @@ mod tests {
         assert_eq!(parse(""), Ok(vec![]));
         assert_eq!(parse("gpu, browser,"), Ok(vec![Requirement::Gpu, Requirement::Browser]));
         let error = parse("gpu,tpu").unwrap_err();
-        assert_eq!(error, "OCTILE_REQUIRE lists 'tpu', expected gpu, browser, mount, sparse-files");
+        let all = "gpu, browser, mount, sparse-files, vector-isa, chown";
+        assert_eq!(error, format!("OCTILE_REQUIRE lists 'tpu', expected {all}"));
     }
 }
