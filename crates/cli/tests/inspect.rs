@@ -100,6 +100,14 @@ fn require_conclusion_and_timelines(output: &Path) {
 }
 
 #[test]
+fn a_kernel_that_the_profiler_refuses_is_kept() {
+    let place = TempDir::new().unwrap();
+    let output = place.path().join("compilation_output");
+    inspect(&["--strategy", "strip", "--shape", "384x2112x7168:128", "--out", "bf16"], &output);
+    assert_eq!(names(&output.join("v4_whole_k_strip")), FILES);
+}
+
+#[test]
 fn other_chips_and_raw_dumps() {
     let place = TempDir::new().unwrap();
     for (chip, kind) in [("v6e", "TPU v6 lite"), ("v5e", "TPU v5 lite"), ("v5p", "TPU v5")] {

@@ -17,14 +17,14 @@ const FILE_SUFFIX: &str = "_static_llo_profile.textproto";
 pub struct StaticProfile {
     /// Per operation of the module; operations without an estimate are absent.
     pub estimated_cycles: BTreeMap<String, u64>,
-    /// How the profiler died, if it did.
+    /// How the profiler died or why it refused the module, if it did.
     pub died_of: Option<String>,
 }
 
 /// Name prefix of temporary folders for compiler dumps; old ones were left behind by a killed process.
 pub const TEMPORARY_PREFIX: &str = "octile-dump-";
 
-/// Compiles a module again with static profiling.
+/// Compiles a module that was compiled before again, with static profiling.
 ///
 /// In a process of its own, because the profiler aborts on some kernels with explicit DMAs. What it wrote
 /// before is kept.
@@ -40,6 +40,9 @@ pub fn static_profile(
         Ok(_) => None,
         Err(CompileError::Crashed { cause, .. }) => Some(cause),
         Err(CompileError::Hung { .. }) => Some("a time limit".to_owned()),
+        // The profiler needs VMEM of its own beside what the kernel requests, so it may refuse a kernel that
+        // compiles without it.
+        Err(CompileError::Rejected { rejection, .. }) => Some(rejection.to_string()),
         Err(error) => return Err(error),
     };
     let estimated_cycles = read_profiles(folder.path()).map_err(|error| compiler.process_error(error))?;
