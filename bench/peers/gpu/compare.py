@@ -28,7 +28,7 @@ FLUSH_BYTES = 256 << 20
 ROUNDS = 3
 # At its power limit a GPU slows down within milliseconds: long work starts from rest, for every library.
 LONG_WORK = 1 << 33
-REST_S = 0.2
+REST_S = 0.1
 
 
 class Octile:

@@ -11,7 +11,7 @@ use octile_core::{
     device::hopper::HOPPER_GPUS,
     plan::hopper::{
         ClusterMode, GpuTile, HopperPlan, PROMOTIONS, QuantizePlan, QuantizeTuning, ResultPath, TileConfig,
-        candidates, untimed_candidates,
+        candidates,
     },
 };
 use octile_dump::{
@@ -104,17 +104,6 @@ fn every_shape_of_strip_assembles() {
                 &HopperPlan::new(&problem(m, 8192, 2048), &HOPPER_GPUS[1], Strategy::Strip, shape, None)
                     .unwrap(),
             );
-        }
-    }
-}
-
-/// The widest tiles of each number of warpgroups are among them.
-#[test]
-fn shapes_that_no_gpu_has_timed_assemble() {
-    for m in [40, 192, 288, 384] {
-        let problem = problem(m, 8192, 2048);
-        for shape in untimed_candidates(&problem) {
-            check(&HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap());
         }
     }
 }

@@ -9,7 +9,7 @@ use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::{hopper::HOPPER_GPUS, tpu::TPU_CHIPS},
     plan::{
-        hopper::{HopperPlan, PROMOTIONS, candidates, untimed_candidates},
+        hopper::{HopperPlan, PROMOTIONS, candidates},
         tpu::{BlockMode, TpuPlan},
     },
 };
@@ -121,10 +121,6 @@ fn hopper_kernels(groups: &mut Groups) {
         for shape in candidates(&problem) {
             let plan = HopperPlan::new(&problem, gpu, Strategy::Strip, shape, None).ok();
             groups.add(format!("h200 strip candidates {label}"), plan.as_ref().map(ptx).as_deref());
-        }
-        for shape in untimed_candidates(&problem) {
-            let plan = HopperPlan::new(&problem, gpu, Strategy::Strip, shape, None).ok();
-            groups.add(format!("h200 strip untimed {label}"), plan.as_ref().map(ptx).as_deref());
         }
         for every in PROMOTIONS {
             let plan = HopperPlan::with_promotion(&problem, gpu, Strategy::Strip, every).ok();

@@ -17,7 +17,7 @@ mod soundness;
 mod time;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
-pub use choose::{candidates, is_candidate, untimed_candidates};
+pub use choose::{candidates, is_candidate};
 pub use launch::LaunchConfig;
 pub use quantization::{
     CachePriority, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, QuantizePlan, QuantizeTuning,
@@ -26,7 +26,7 @@ pub use quantization::{
 pub use roles::RegisterSplit;
 use rules::{
     chunks_per_part, ctas_needed, operand_rows, operand_stays, overlaps_stages, release, result_path,
-    shares_sm, units, w_scales_per_stage, waves, weight_stays,
+    shares_sm, touches_three_scales, units, w_scales_per_stage, waves, weight_stays,
 };
 use shared_memory::shared_memory;
 pub use time::{ExpectedTime, GpuLimit, TimeModel};
@@ -197,10 +197,9 @@ impl HopperPlan {
         }
     }
 
-    /// The plans of `strip` that a search tries, the default one first: those that the model chooses among,
-    /// and those of [`untimed_candidates`].
+    /// The plans of `strip` that a search tries, the default one first.
     pub fn candidates(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<Self>, PlanError> {
-        choose::searched(problem, gpu)
+        choose::ranked(problem, gpu)
     }
 
     /// The time that the model expects, and what limits it.
@@ -282,6 +281,9 @@ impl HopperPlan {
         }
         if shape.tile.b > WIDEST_WAVE {
             return Err(PlanError::TooWide { columns: shape.tile.b, most: WIDEST_WAVE });
+        }
+        if !shape.swapped && touches_three_scales(problem, shape) {
+            return Err(PlanError::ThreeScales { columns: shape.tile.b });
         }
         Ok(plan)
     }

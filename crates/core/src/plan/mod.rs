@@ -142,6 +142,12 @@ pub enum PlanError {
         /// Most columns.
         most: usize,
     },
+    /// A pipeline stage holds two weight scales.
+    #[error("tiles of {columns} columns can touch three quantization blocks: use a width that touches two")]
+    ThreeScales {
+        /// Columns requested.
+        columns: usize,
+    },
     /// Nothing to multiply.
     #[error("the problem has 0 {what}: it needs at least 1")]
     Empty {

@@ -1,7 +1,8 @@
 //! Times candidate plans on the shapes of inference servers, checks every result, and prints CSV. The cost
 //! model in `plan/hopper/time.rs` is fitted to these timings.
 //!
-//! - `gpu_sweep time [MxNxK:QB ...] [columns=B]` times every candidate plan
+//! - `gpu_sweep time [MxNxK:QB ...] [columns=B] [within=FACTOR] [seconds=S]` times candidate plans: all, or
+//!   those that the model expects to be about as fast as the best, of as many problems as the time allows
 //! - `gpu_sweep first [MxNxK:QB ...]` times first calls; set `CUDA_CACHE_PATH` to an empty folder for a cold
 //!   cache
 //! - `gpu_sweep check [SEED]` compares results with the reference, `gpu_sweep repeat` with each other
@@ -23,7 +24,7 @@ use device::*;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     oracle::Reference,
-    plan::hopper::{HopperPlan, PROMOTIONS, TileConfig, candidates, untimed_candidates},
+    plan::hopper::{HopperPlan, PROMOTIONS, TileConfig, candidates},
 };
 use octile_kernels::hopper;
 use octile_runtime::cuda::{Buffer, Gpu, Graph, MultiplyKernel};
@@ -36,16 +37,15 @@ fn main() -> Result<()> {
     let gpu = Gpu::open(0)?;
     match args.first().map(String::as_str) {
         Some(mode @ ("time" | "first")) => {
-            let (columns, named): (Vec<_>, Vec<_>) =
-                args[1..].iter().partition(|arg| arg.starts_with("columns="));
-            let columns = match columns[..] {
-                [] => None,
-                [columns] if mode == "time" => Some(columns["columns=".len()..].parse()?),
-                _ => bail!("columns=B applies to `time`, once"),
-            };
+            let (options, named): (Vec<&str>, Vec<&str>) =
+                args[1..].iter().map(String::as_str).partition(|arg| arg.contains('='));
+            if mode == "first" && !options.is_empty() {
+                bail!("`first` has no options");
+            }
+            let selection = Selection::parse(&options)?;
             let named = named.iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
             let problems = if named.is_empty() { served()? } else { named };
-            if mode == "first" { first(&gpu, &problems) } else { time(&gpu, &problems, columns) }
+            if mode == "first" { first(&gpu, &problems) } else { time(&gpu, &problems, &selection) }
         }
         Some("serve") => serve(&gpu),
         Some("repeat") => repeat(&gpu),
@@ -57,7 +57,7 @@ fn main() -> Result<()> {
             check(&gpu, seed)
         }
         _ => bail!(
-            "expected: gpu_sweep time [MxNxK:QB ...] [columns=B], first [MxNxK:QB ...], check [SEED], \
+            "expected: gpu_sweep time [MxNxK:QB ...] [columns=B] [within=FACTOR] [seconds=S], first [MxNxK:QB ...], check [SEED], \
              repeat, strategies, promotions, or serve"
         ),
     }
@@ -92,35 +92,97 @@ fn compile_all(gpu: &Gpu, plans: &[HopperPlan]) {
 }
 
 fn plans(gpu: &Gpu, problem: &Problem) -> Vec<HopperPlan> {
-    let shapes = candidates(problem).into_iter().chain(untimed_candidates(problem));
-    shapes
+    candidates(problem)
+        .into_iter()
         .filter_map(|shape| HopperPlan::new(problem, gpu.properties(), Strategy::Strip, shape, None).ok())
         .collect()
 }
 
-fn time(gpu: &Gpu, problems: &[Problem], columns: Option<usize>) -> Result<()> {
-    let problems: Vec<Problem> = problems.iter().copied().map(as_served).collect();
-    let wanted = |problem: &Problem| {
-        let mut wanted = plans(gpu, problem);
-        wanted.retain(|plan| columns.is_none_or(|columns| plan.shape.tile.b == columns));
-        wanted
-    };
-    let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
-    compile_all(gpu, &problems.iter().flat_map(wanted).collect::<Vec<_>>());
-    println!("m,n,k,a,b,swapped,cluster,stages,blocks,flushed_us,graph_us,tflops,worst_of_bound,model");
-    for problem in &problems {
-        let operands = pieces(*problem);
-        let device = Device::new(gpu, &operands)?;
-        let rows = sampled_rows(problem.m);
-        let reference = reference(&operands, &rows);
-        let best = HopperPlan::best(problem, gpu.properties(), Strategy::Strip)?.shape;
-        for plan in wanted(problem) {
-            let times = measure(gpu, &plan, &device, &flush, &reference, &rows)
-                .with_context(|| format!("{problem} {:?}", plan.shape))?;
-            print_row(&plan, &times, plan.shape == best);
+/// Which candidates `time` measures, and how long.
+#[derive(Default)]
+struct Selection {
+    /// Only tiles with so many columns.
+    columns: Option<usize>,
+    /// Only plans that the model expects within this factor of the best one, at most so many.
+    within: Option<f64>,
+    /// No further problem after so many seconds.
+    seconds: Option<f64>,
+}
+
+impl Selection {
+    fn parse(options: &[&str]) -> Result<Self> {
+        let mut selection = Self::default();
+        for option in options {
+            let (name, value) = option.split_once('=').context("options are NAME=VALUE")?;
+            match name {
+                "columns" => selection.columns = Some(value.parse()?),
+                "within" => selection.within = Some(value.parse()?),
+                "seconds" => selection.seconds = Some(value.parse()?),
+                _ => bail!("{option}: the options are columns=B, within=FACTOR and seconds=S"),
+            }
         }
+        Ok(selection)
     }
-    Ok(())
+
+    /// The plans to time, the best one by the model first.
+    fn plans(&self, gpu: &Gpu, problem: &Problem) -> Vec<HopperPlan> {
+        let mut plans = plans(gpu, problem);
+        plans.retain(|plan| self.columns.is_none_or(|columns| plan.shape.tile.b == columns));
+        let expected = |plan: &HopperPlan| plan.expected_time().total_ns;
+        plans.sort_by(|a, b| expected(a).total_cmp(&expected(b)));
+        if let (Some(within), Some(best)) = (self.within, plans.first().map(expected)) {
+            plans.retain(|plan| expected(plan) <= within * best);
+            plans.truncate(MOST_TIMED);
+        }
+        plans
+    }
+}
+
+/// Most plans of a problem that are timed where the model selects.
+const MOST_TIMED: usize = 16;
+/// Threads that prepare operands and references while others are timed.
+const PREPARING: usize = 6;
+
+fn time(gpu: &Gpu, problems: &[Problem], selection: &Selection) -> Result<()> {
+    let problems: Vec<Problem> = problems.iter().copied().map(as_served).collect();
+    let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
+    compile_all(gpu, &problems.iter().flat_map(|p| selection.plans(gpu, p)).collect::<Vec<_>>());
+    println!("m,n,k,a,b,swapped,cluster,stages,blocks,flushed_us,graph_us,tflops,worst_of_bound,model");
+    let start = Instant::now();
+    let is_late = || selection.seconds.is_some_and(|seconds| start.elapsed().as_secs_f64() > seconds);
+    let queue = Mutex::new(problems.iter());
+    std::thread::scope(|scope| {
+        let (sender, prepared) = std::sync::mpsc::sync_channel(2);
+        for _ in 0..PREPARING {
+            let (sender, queue) = (sender.clone(), &queue);
+            scope.spawn(move || {
+                loop {
+                    let Some(problem) = queue.lock().expect("no panics").next() else { break };
+                    let operands = pieces(*problem);
+                    let reference = reference(&operands, &sampled_rows(problem.m));
+                    if sender.send((operands, reference)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for (operands, reference) in prepared {
+            if is_late() {
+                break;
+            }
+            let problem = operands.problem;
+            let (device, rows) = (Device::new(gpu, &operands)?, sampled_rows(problem.m));
+            let best = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip)?.shape;
+            for plan in selection.plans(gpu, &problem) {
+                match measure(gpu, &plan, &device, &flush, &reference, &rows, SHORT_REST) {
+                    Ok(times) => print_row(&plan, &times, plan.shape == best),
+                    Err(error) => eprintln!("{problem} {:?}: {error}", plan.shape),
+                }
+            }
+        }
+        Ok(())
+    })
 }
 
 fn print_row(plan: &HopperPlan, times: &Times, is_best: bool) {
@@ -151,6 +213,12 @@ struct Times {
     worst: f64,
 }
 
+/// A GPU at its power limit throttles within milliseconds: it idles before long work, so that every
+/// contender starts alike.
+const REST: Duration = Duration::from_millis(100);
+/// The same among many candidates.
+const SHORT_REST: Duration = Duration::from_millis(50);
+
 fn measure(
     gpu: &Gpu,
     plan: &HopperPlan,
@@ -158,6 +226,7 @@ fn measure(
     flush: &Buffer,
     reference: &Reference,
     rows: &[usize],
+    rest: Duration,
 ) -> Result<Times> {
     let multiplication = MultiplyKernel::new(gpu, plan)?;
     let prepared = multiplication.prepare(device.operands())?;
@@ -169,11 +238,9 @@ fn measure(
         times.sort_by(f32::total_cmp);
         f64::from(times[times.len() / 2]) * 1e3
     };
-    // A GPU at its power limit throttles within milliseconds: idle first, so that every contender starts
-    // alike.
     let rest = || {
         if plan.problem.flops() > 2f64.powi(34) {
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(rest);
         }
     };
     rest();
@@ -184,7 +251,7 @@ fn measure(
         flushed.push(gpu.time(|| prepared.launch())?);
     }
     // A graph of about 10^12 operations, so that its launch overhead does not count.
-    let repeats = (1e12 / plan.problem.flops()).clamp(10.0, 100.0) as usize;
+    let repeats = (1e12 / plan.problem.flops()).clamp(3.0, 100.0) as usize;
     let graph = Graph::capture(gpu, std::iter::repeat_n(&prepared, repeats))?;
     gpu.wait()?;
     rest();
@@ -228,7 +295,7 @@ fn serve(gpu: &Gpu) -> Result<()> {
         };
         let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip)?;
         let Times { kernel, flushed, replayed, worst } =
-            measure(gpu, &plan, &device, &flush, &reference, &rows)?;
+            measure(gpu, &plan, &device, &flush, &reference, &rows, REST)?;
         println!(
             "{{\"kernel\": \"{kernel}\", \"flushed_us\": {flushed}, \"graph_us\": {replayed}, \
              \"worst_of_bound\": {worst}}}"
@@ -275,7 +342,7 @@ fn strategies(gpu: &Gpu) -> Result<()> {
         for strategy in Strategy::ALL {
             let plan = HopperPlan::best(&problem, gpu.properties(), strategy)?;
             let Times { kernel, flushed, replayed, worst } =
-                measure(gpu, &plan, &device, &flush, &reference, &rows)?;
+                measure(gpu, &plan, &device, &flush, &reference, &rows, REST)?;
             let tflops = problem.flops() / flushed.min(replayed) / 1e6;
             println!("{problem},{strategy},{kernel},{flushed:.2},{replayed:.2},{tflops:.1},{worst:.3}");
         }
@@ -295,7 +362,7 @@ fn promotions(gpu: &Gpu) -> Result<()> {
         let plan = HopperPlan::with_promotion(&problem, gpu.properties(), Strategy::Strip, every)?;
         let reference = reference_promoting(&operands, &rows, every);
         let Times { kernel, flushed, replayed, .. } =
-            measure(gpu, &plan, &device, &flush, &reference, &rows)?;
+            measure(gpu, &plan, &device, &flush, &reference, &rows, REST)?;
         let (values, _) = result(&device, &problem, &rows)?;
         let size = |values: &mut dyn Iterator<Item = f64>| -> f64 {
             (values.map(|v| v * v).sum::<f64>() / reference.values.len() as f64).sqrt()

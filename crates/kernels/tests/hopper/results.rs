@@ -7,7 +7,7 @@ use octile_core::{
     exact::ExactOperands,
     plan::hopper::{
         Arguments, ClusterMode, GpuTile, HopperPlan, PROMOTIONS, ResultPath, ScaleLayout, TileConfig,
-        candidates, untimed_candidates,
+        candidates,
     },
     sample::Operands,
 };
@@ -83,25 +83,6 @@ fn every_shape_of_tile_and_cluster() {
     let never = [(false, 2, 2), (false, 3, 1), (true, 2, 1), (true, 2, 2)];
     let without = can_overlap.into_iter().chain(never).map(with(false));
     assert_eq!(overlaps, can_overlap.into_iter().map(with(true)).chain(without).collect());
-}
-
-#[test]
-fn candidates_that_no_gpu_has_timed() {
-    let mut ran = HashSet::new();
-    for (m, n, k) in [(40, 200, 600), (96, 392, 300), (160, 264, 400), (200, 300, 600), (288, 200, 300)] {
-        for granularity in GRANULARITIES {
-            let problem = problem(m, n, k).with_x(ActivationKind::Fp8(granularity));
-            let (operands, exact) = (Operands::random(problem, 8), ExactOperands::new(problem, 0, 8));
-            for shape in untimed_candidates(&problem) {
-                let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).expect("it fits");
-                check(&plan, &operands, 2);
-                check_exact(&plan, &exact, 2);
-                ran.insert((plan.consumers, plan.units.1 > 1, shape.cluster.ctas()));
-            }
-        }
-    }
-    // One to three consumer warpgroups, one tile of x or several, with and without split-K.
-    assert_eq!(ran.len(), 12, "{ran:?}");
 }
 
 #[test]

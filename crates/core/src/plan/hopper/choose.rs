@@ -15,24 +15,9 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
 
 /// Every plan worth considering, that with the least expected time first. There is one at least.
 pub(super) fn ranked(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPlan>, PlanError> {
-    planned(candidates(problem), problem, gpu)
-}
-
-/// Those, and after them plans that nobody has timed yet.
-pub(super) fn searched(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPlan>, PlanError> {
-    let mut plans = ranked(problem, gpu)?;
-    plans.extend(planned(untimed_candidates(problem), problem, gpu).unwrap_or_default());
-    Ok(plans)
-}
-
-fn planned(
-    shapes: Vec<TileConfig>,
-    problem: &Problem,
-    gpu: &HopperGpu,
-) -> Result<Vec<HopperPlan>, PlanError> {
     let mut plans: Vec<(f64, HopperPlan)> = Vec::new();
     let mut refusal = None;
-    for shape in shapes {
+    for shape in candidates(problem) {
         // Small tiles may exceed the 31-bit tile count where large ones fit.
         let plan = match HopperPlan::new(problem, gpu, Strategy::Strip, shape, None) {
             Ok(plan) => plan,
@@ -55,83 +40,92 @@ fn planned(
     Ok(plans.into_iter().map(|(_, plan)| plan).collect())
 }
 
-/// Candidate shapes for a problem; others were measured and never won.
+/// Candidate shapes for a problem; others were measured and seldom won, and then by little.
 pub fn candidates(problem: &Problem) -> Vec<TileConfig> {
-    let mut shapes = Vec::new();
-    let mut push =
-        |a, b, swapped, cluster| shapes.push(TileConfig { tile: GpuTile { a, b }, swapped, cluster });
-    let m = problem.m;
-    if m <= 32 {
-        // Swapped: the weight fills the 64 rows of a wgmma, and x is as narrow as M.
-        for a in [64, 128] {
-            for cluster in [1, 2, 3, 4, 6, 8].map(split) {
-                push(a, m.next_multiple_of(8), true, cluster);
-            }
-        }
-    } else if m <= 128 {
-        for cluster in [1, 2, 4].map(split) {
-            // Tiles this small pay with split-K only.
-            if cluster != ClusterMode::Single {
-                push(64, if m <= 64 { 32 } else { 64 }, false, cluster);
-            }
-            for b in [64, 96, 112, 128, 192] {
-                push(if m <= 64 { 64 } else { 128 }, b, false, cluster);
-            }
-        }
-        push(128, 32, false, split(2));
-    } else {
-        for b in [32, 64, 96, 128, 144, 192] {
-            push(128, b, false, ClusterMode::Single);
-        }
-        if m <= 512 {
-            push(128, 64, false, split(2));
-            push(128, 128, false, split(2));
-        }
-        push(128, 192, false, ClusterMode::MulticastB);
-        for (a, b) in [(192, 96), (192, 128), (256, 128)] {
-            push(a, b, false, ClusterMode::Single);
-            push(a, b, false, ClusterMode::MulticastA);
-        }
+    let mut shapes = if problem.m <= MOST_SWAPPED { swapped_candidates(problem.m) } else { Vec::new() };
+    if problem.m > NARROW {
+        shapes.extend(unswapped_candidates(problem.m));
     }
-    without_idle_parts(shapes, problem)
+    // Every part of a split K needs a stage.
+    let blocks = problem.k.div_ceil(STAGE_K);
+    shapes.retain(|shape| !matches!(shape.cluster, ClusterMode::SplitK(parts) if parts > blocks));
+    shapes
 }
 
-/// Candidates that no GPU has timed yet: `octile tune` tries them, and only a table makes one a plan.
-///
-/// A few hundred rows are seldom a multiple of 128 or 192, so that much of an unswapped tile is padding.
-/// Swapped, the weight fills those rows, and the columns divide x evenly.
-pub fn untimed_candidates(problem: &Problem) -> Vec<TileConfig> {
-    let m = problem.m;
+/// Rows that one narrow tile of swapped operands takes.
+const NARROW: usize = 32;
+/// Rows up to which operands may be swapped. Beyond, 128 divides them evenly enough.
+const MOST_SWAPPED: usize = 1100;
+
+/// The weight fills the 64 rows of a wgmma. With up to [`NARROW`] rows x is one tile; with some hundred, tiles
+/// divide its rows evenly, where those of unswapped operands would be padded to 64, 128 or 192.
+fn swapped_candidates(m: usize) -> Vec<TileConfig> {
     let mut shapes = Vec::new();
-    if !(33..=512).contains(&m) {
+    let mut push = |a, b, cluster| {
+        let shape = TileConfig { tile: GpuTile { a, b }, swapped: true, cluster };
+        if !shapes.contains(&shape) {
+            shapes.push(shape);
+        }
+    };
+    if m <= NARROW {
+        let b = m.next_multiple_of(8);
+        for (a, parts) in [(64, &[1, 2, 3, 4, 6, 8][..]), (128, &[1, 2, 3, 4, 6, 8]), (192, &[1, 2])] {
+            parts.iter().for_each(|&parts| push(a, b, split(parts)));
+        }
         return shapes;
     }
     // Widest tiles whose accumulators fit in the registers of one, two and three consumer warpgroups.
-    for (a, widest) in [(64, 96), (128, 192), (192, 128)] {
+    for (a, widest, parts) in [(64, 88, &[1, 2, 3, 4][..]), (128, 192, &[1, 2]), (192, 128, &[1])] {
         let fewest = m.div_ceil(widest);
-        for tiles in [fewest, fewest + 1] {
+        for tiles in fewest..fewest + 3 {
             let b = m.div_ceil(tiles).next_multiple_of(8);
-            for cluster in [1, 2].map(split) {
-                let config = TileConfig { tile: GpuTile { a, b }, swapped: true, cluster };
-                if !shapes.contains(&config) {
-                    shapes.push(config);
-                }
+            parts.iter().for_each(|&parts| push(a, b, split(parts)));
+            if a == 64 && tiles > 1 {
+                push(a, b, ClusterMode::MulticastA);
             }
         }
     }
-    without_idle_parts(shapes, problem)
+    shapes
+}
+
+/// x fills the 64 rows of a wgmma.
+fn unswapped_candidates(m: usize) -> Vec<TileConfig> {
+    let mut shapes = Vec::new();
+    let mut push =
+        |a, b, cluster| shapes.push(TileConfig { tile: GpuTile { a, b }, swapped: false, cluster });
+    for b in [32, 64, 96, 112, 128, 192] {
+        for cluster in [1, 2, 4].map(split) {
+            push(64, b, cluster);
+        }
+    }
+    if m > 64 {
+        for (b, parts) in [
+            (32, &[1, 2, 4][..]),
+            (64, &[1, 2]),
+            (96, &[1, 2]),
+            (128, &[1, 2, 4]),
+            (144, &[1]),
+            (160, &[1]),
+            (192, &[1, 2]),
+        ] {
+            parts.iter().for_each(|&parts| push(128, b, split(parts)));
+        }
+        push(128, 128, ClusterMode::MulticastA);
+    }
+    if m > 128 {
+        for (a, b) in [(192, 96), (192, 128), (256, 128)] {
+            push(a, b, ClusterMode::Single);
+            push(a, b, ClusterMode::MulticastA);
+        }
+        push(192, 112, ClusterMode::Single);
+        push(192, 128, split(2));
+    }
+    shapes
 }
 
 /// Whether a search tries a shape.
 pub fn is_candidate(problem: &Problem, shape: TileConfig) -> bool {
-    candidates(problem).contains(&shape) || untimed_candidates(problem).contains(&shape)
-}
-
-/// Every part of a split K needs a stage.
-fn without_idle_parts(mut shapes: Vec<TileConfig>, problem: &Problem) -> Vec<TileConfig> {
-    let blocks = problem.k.div_ceil(STAGE_K);
-    shapes.retain(|shape| !matches!(shape.cluster, ClusterMode::SplitK(parts) if parts > blocks));
-    shapes
+    candidates(problem).contains(&shape)
 }
 
 fn split(parts: usize) -> ClusterMode {

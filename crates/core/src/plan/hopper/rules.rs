@@ -129,6 +129,13 @@ pub(super) fn chunks_per_part(shape: TileConfig) -> usize {
     if shape.swapped { 1 } else { 2 }
 }
 
+/// Whether some tile of that width would touch more weight scales than the two that a stage holds.
+pub(super) fn touches_three_scales(problem: &Problem, shape: TileConfig) -> bool {
+    let (columns, quant) = (shape.tile.b, problem.quant_block.size());
+    let mut starts = (0..quant).map(|tile| tile * columns % quant);
+    starts.any(|start| start + columns > 2 * quant)
+}
+
 pub(super) fn w_scales_per_stage(shape: TileConfig) -> usize {
     if shape.swapped { shape.tile.a / WAVE_ROWS } else { 2 }
 }

@@ -65,7 +65,7 @@ mod tests {
     use crate::{
         ActivationKind, FloatKind, QuantBlock, ScaleGranularity,
         device::hopper::HOPPER_GPUS,
-        plan::hopper::{ClusterMode, GpuTile, PROMOTIONS, candidates, untimed_candidates},
+        plan::hopper::{ClusterMode, GpuTile, PROMOTIONS, candidates},
     };
 
     const GPU: HopperGpu = HOPPER_GPUS[1];
@@ -90,7 +90,7 @@ mod tests {
                     assert!(promoting.is_ok_and(|plan| plan.is_made_for(&GPU)) || strategy == Strategy::Auto);
                 }
             }
-            for shape in candidates(&problem).into_iter().chain(untimed_candidates(&problem)) {
+            for shape in candidates(&problem) {
                 let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).unwrap();
                 assert!(plan.is_made_for(&GPU), "{plan:?}");
             }

@@ -67,24 +67,27 @@ fn every_candidate_of_every_size_can_be_planned() {
 }
 
 #[test]
-fn untimed_plans_are_searched_but_not_chosen() {
+fn the_default_plan_is_the_first_candidate() {
     let gpu = &HOPPER_GPUS[1];
-    for m in [33, 96, 200, 288, 320, 512] {
+    for m in [1, 33, 96, 200, 320, 1100, 5000] {
         let problem = problem(m, 7168, 4608);
         let plans = HopperPlan::candidates(&problem, gpu).unwrap();
         assert_eq!(plans[0], HopperPlan::best(&problem, gpu, Strategy::Strip).unwrap());
-        let untimed = untimed_candidates(&problem);
-        let timed = candidates(&problem);
-        assert!(untimed.iter().all(|shape| !timed.contains(shape) && is_candidate(&problem, *shape)));
-        let first = plans.iter().position(|plan| untimed.contains(&plan.shape)).unwrap();
-        assert!(plans[..first].iter().all(|plan| timed.contains(&plan.shape)));
-        for plan in &plans[first..] {
-            let columns = plan.units.1 * plan.shape.tile.b;
-            assert!(untimed.contains(&plan.shape) && columns < m + 8 * plan.units.1, "{plan:?}");
-        }
+        assert!(plans.iter().all(|plan| is_candidate(&problem, plan.shape)));
     }
-    for m in [1, 32, 513, 4096] {
-        assert!(untimed_candidates(&problem(m, 7168, 4608)).is_empty());
+}
+
+/// Tiles of swapped operands divide a few hundred rows without padding, but for the last multiple of 8.
+#[test]
+fn swapped_tiles_divide_rows_evenly() {
+    for m in [33, 200, 288, 700, 1100] {
+        let shapes = candidates(&problem(m, 7168, 4608));
+        let swapped = || shapes.iter().filter(|shape| shape.swapped);
+        assert!(swapped().count() > 10);
+        for shape in swapped() {
+            let tiles = m.div_ceil(shape.tile.b);
+            assert!(tiles * shape.tile.b < m + 8 * tiles, "{m} {shape:?}");
+        }
     }
 }
 
@@ -97,6 +100,9 @@ fn no_tile_touches_three_scales() {
             assert!(last - first <= 1, "{b} {tile}");
         }
     }
+    let shape = TileConfig { tile: GpuTile { a: 128, b: 176 }, ..TileConfig::PLAIN };
+    let wide = HopperPlan::new(&problem(512, 512, 512), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
+    assert_eq!(wide.unwrap_err(), PlanError::ThreeScales { columns: 176 });
 }
 
 #[test]

@@ -78,34 +78,50 @@ pub struct TimeModel {
     pub late_cluster: f64,
     /// Issue of a wave and stage, beside that of its columns.
     pub wave: f64,
-    /// Issue per column: four wgmma of 64 x 1 x 32 at the peak rate.
+    /// Issue per column: wgmma, and the shared memory that they and TMA occupy.
     pub column: f64,
+    /// The same for the scales of x that every warp reads from there for each column, with swapped operands.
+    pub swapped_column: f64,
     /// A stage, whatever its waves, with at most two consumer warpgroups.
     pub stage: f64,
     /// Factor of the issue time with three consumer warpgroups.
     pub three_consumers: f64,
-    /// Factor where a tile can touch two weight scales.
+    /// Factor where a wide tile can touch two weight scales, unless stages overlap.
     pub two_scales: f64,
-    /// Latency of a wave per column, stages overlapped: the wgmma alone.
+    /// Factor where two CTAs share an SM.
+    pub shared_sm: f64,
+    /// The same for CTAs of one cluster.
+    pub packed_cluster: f64,
+    /// Latency of a wave, stages overlapped, beside that of its columns.
+    pub overlapped: f64,
+    /// Latency per column: the wgmma alone.
     pub overlapped_column: f64,
     /// Latency of a wave, stages not overlapped, beside that of its columns.
     pub chain: f64,
     /// Latency per column: wgmma, then promotion.
     pub chain_column: f64,
-    /// Rate at which all SMs together load tiles from L2; not hidden.
+    /// Rate at which all SMs together load tiles from L2.
     pub tile_loads: f64,
+    /// How sharply the slower of multiplication and those loads decides: exponent of a norm.
+    pub tile_sharpness: f64,
     /// Epilogue of a tile, whatever its size.
     pub tile: f64,
     /// Epilogue per block of results.
     pub results: f64,
+    /// The same where rows of the result are not aligned, so that every one is stored alone.
+    pub ragged_results: f64,
     /// Factor of the latter with three consumer warpgroups, which do not all store at once.
     pub staggered: f64,
     /// A multicast cluster.
     pub multicast: f64,
+    /// Every stage of it: its CTAs wait for one another.
+    pub multicast_stage: f64,
     /// A cluster of two that splits K, beside the reduction.
     pub split: f64,
     /// Every further CTA of it.
     pub split_part: f64,
+    /// Such clusters on all SMs.
+    pub split_everywhere: f64,
     /// The reduction, per block of results and part of them that a CTA sends.
     pub reduction: f64,
     /// Part of [`HopperGpu::read_bandwidth`] that is reached.
@@ -123,35 +139,44 @@ pub struct TimeModel {
 }
 
 impl TimeModel {
-    /// Fitted to `bench/record/h200/plans.csv`: 42 shapes with up to 18 plans each, measured on an H200.
-    /// `cargo run --release -p octile-harness --example gpu_model` shows how well, and how well a fit without
-    /// a shape tells the best plan of that shape.
+    /// Fitted to `bench/record/h200/plans.csv` and `plans_fit.csv`, measured on H200s: the shapes that the
+    /// peers were timed on and the sample `fit`, with up to 18 plans each. `cargo run --release -p
+    /// octile-harness --example gpu_model` shows how well, and how well a fit without a shape tells the best
+    /// plan of that shape.
     pub const H200: Self = Self {
-        launch: 1010.0,
-        late_launch: 354.0,
-        late_cluster: 1380.0,
-        wave: 29.4,
-        column: 1.03,
-        stage: 24.9,
-        three_consumers: 1.01,
-        two_scales: 1.06,
-        overlapped_column: 1.14,
-        chain: 65.4,
-        chain_column: 1.56,
-        tile_loads: 127_000.0,
-        tile: 150.0,
-        results: 27.2,
-        staggered: 0.9,
-        multicast: 960.0,
-        split: 622.0,
-        split_part: 67.6,
-        reduction: 75.3,
-        hbm: 1.04,
+        launch: 1070.0,
+        late_launch: 637.0,
+        late_cluster: 572.0,
+        wave: 38.0,
+        column: 0.844,
+        swapped_column: 0.994,
+        stage: 20.0,
+        three_consumers: 0.965,
+        two_scales: 1.12,
+        shared_sm: 0.865,
+        packed_cluster: 0.72,
+        overlapped: 33.4,
+        overlapped_column: 1.22,
+        chain: 59.6,
+        chain_column: 1.96,
+        tile_loads: 13_700.0,
+        tile_sharpness: 2.52,
+        tile: 50.4,
+        results: 35.2,
+        ragged_results: 298.0,
+        staggered: 1.48,
+        multicast: 1000.0,
+        multicast_stage: 19.6,
+        split: 140.0,
+        split_part: 22.0,
+        split_everywhere: 536.0,
+        reduction: 134.0,
+        hbm: 1.19,
         hbm_latency: 600.0,
-        tpc: 78.0,
-        l2: 6740.0,
-        first_load: 600.0,
-        sharpness: 3.27,
+        tpc: 78.6,
+        l2: 10_800.0,
+        first_load: 545.0,
+        sharpness: 2.57,
     };
 
     /// Expected time of a plan.
@@ -159,14 +184,8 @@ impl TimeModel {
         let work = self.multiplication(plan, gpu);
         let (load_ns, load_limit) = self.loads(plan, gpu);
         let overhead_ns = self.launch + self.cluster(plan, gpu);
-        let slower = |a: f64, b: f64| {
-            let exponent = self.sharpness;
-            let largest = a.max(b);
-            // Divided by the larger one, so that no time is too long to be raised to the exponent.
-            largest * ((a / largest).powf(exponent) + (b / largest).powf(exponent)).powf(1.0 / exponent)
-        };
         let multiplying = overhead_ns + work.busy_ns + work.idle_ns;
-        let total_ns = slower(multiplying, self.first_load + load_ns);
+        let total_ns = slower(multiplying, self.first_load + load_ns, self.sharpness);
         let parts = [
             (overhead_ns, GpuLimit::Overhead),
             (work.busy_ns, work.limit),
@@ -194,25 +213,38 @@ impl TimeModel {
         let rounds = ctas.div_ceil(slots);
         let resident = plan.blocks_per_sm.min(rounds) as f64;
         // All warpgroups together occupy the SM so long; a warpgroup alone takes so long.
-        // Of two swapped CTAs on an SM, one multiplies while the other waits for its weight: nothing but the
-        // tensor cores counts.
-        let shares = plan.shape.swapped && plan.blocks_per_sm == 2 && ctas > gpu.sms;
+        // Of two narrow swapped CTAs on an SM, one multiplies while the other waits for its weight: nothing
+        // but the tensor cores counts.
+        let swapped = plan.shape.swapped;
+        let shares = swapped && b <= NARROW && plan.blocks_per_sm == 2 && ctas > gpu.sms;
         let (wave, stage) = if shares { (0.0, 0.0) } else { (self.wave, self.stage) };
-        let issue = waves * (wave + self.column * columns);
+        let column = if swapped { self.column + self.swapped_column } else { self.column };
+        let issue = waves * (wave + column * columns);
         let issue = if plan.consumers == 3 { self.three_consumers * issue } else { issue + stage };
-        let straddles = if plan.boundaries().len() > 1 { self.two_scales } else { 1.0 };
-        let issue = issue * straddles;
+        let straddles = b >= STAGE_K && !plan.overlaps_stages && plan.boundaries().len() > 1;
+        let is_packed = plan.blocks_per_sm == 2 && plan.shape.cluster.ctas() > 1;
+        let factors = [
+            (straddles, self.two_scales),
+            (resident > 1.0, self.shared_sm),
+            (is_packed, self.packed_cluster),
+        ];
+        let applied = factors.into_iter().filter(|(applies, _)| *applies);
+        let issue = issue * applied.map(|(_, factor)| factor).product::<f64>();
         let of_wave = if plan.overlaps_stages {
-            self.overlapped_column * columns
+            self.overlapped + self.overlapped_column * columns
         } else {
             self.chain + self.chain_column * columns
         };
         let latency = waves / plan.consumers as f64 * of_wave / resident;
         let (fetched_a, fetched_b) = plan.fetched_rows();
         let fetched = ((fetched_a + fetched_b) * STAGE_K * ctas.min(slots)) as f64;
-        let per_stage = issue.max(latency) + fetched / self.tile_loads;
+        let multicast = if plan.shape.cluster.is_multicast() { self.multicast_stage } else { 0.0 };
+        let per_stage =
+            slower(issue.max(latency), fetched / self.tile_loads, self.tile_sharpness) + multicast;
         let staggered = if plan.consumers == 3 { self.staggered } else { 1.0 };
-        let epilogue = (self.tile + self.results * staggered * blocks_of_results(plan)) / resident;
+        // Vectors of eight results, and TMA, need aligned rows.
+        let results = if plan.problem.n.is_multiple_of(8) { self.results } else { self.ragged_results };
+        let epilogue = (self.tile + results * staggered * blocks_of_results(plan)) / resident;
         let stages = plan.k_blocks().div_ceil(split_parts(plan)) as f64;
         let round = stages * per_stage + epilogue;
         let busy_ns = ctas as f64 / slots as f64 * round;
@@ -235,7 +267,9 @@ impl TimeModel {
             ClusterMode::SplitK(parts) => {
                 let sent = 1.0 - 1.0 / parts as f64;
                 let reduction = self.reduction * blocks_of_results(plan) * sent;
-                self.split + self.split_part * (parts - 2) as f64 + reduction + late * self.late_cluster
+                let crowd = self.split_everywhere * (used / at_once(plan, gpu) as f64).min(1.0);
+                let clusters = self.split + self.split_part * (parts - 2) as f64 + crowd;
+                clusters + reduction + late * self.late_cluster
             }
         }
     }
@@ -263,6 +297,16 @@ impl TimeModel {
         let left = if left == 0 { 0.0 } else { phase(left, left) };
         (whole + left, if hits > 0.5 { GpuLimit::L2 } else { GpuLimit::Hbm })
     }
+}
+
+/// Columns up to which swapped tiles wait for nothing but their weight.
+const NARROW: usize = 32;
+
+/// The slower of two things that happen at once, and a little more where they take about as long.
+fn slower(a: f64, b: f64, sharpness: f64) -> f64 {
+    let largest = a.max(b);
+    // Divided by the larger one, so that no time is too long to be raised to the exponent.
+    largest * ((a / largest).powf(sharpness) + (b / largest).powf(sharpness)).powf(1.0 / sharpness)
 }
 
 struct Multiplication {
