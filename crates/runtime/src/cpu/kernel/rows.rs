@@ -82,14 +82,17 @@ pub(in crate::cpu) unsafe fn quantize_row<V, const GROUP: usize>(
 where
     V: Vector<GROUP>,
 {
-    let mut buffer = [0.0; QuantBlock::B512.size()];
-    for ((values, codes), scale) in values.chunks(block).zip(codes.chunks_mut(block)).zip(scales) {
+    // All scales first: within a block, codes would wait for the maximum and two divisions.
+    for (values, scale) in values.chunks(block).zip(&mut *scales) {
         let largest = values.iter().fold(0, |max: u16, value| max.max(value.to_bits() & 0x7fff));
         if largest >= bf16::INFINITY.to_bits() {
             return false;
         }
-        let (block_scale, inverse) = scale_of(bf16::from_bits(largest).widen());
-        *scale = block_scale;
+        *scale = scale_of(bf16::from_bits(largest).widen()).0;
+    }
+    let mut buffer = [0.0; QuantBlock::B512.size()];
+    for ((values, codes), scale) in values.chunks(block).zip(codes.chunks_mut(block)).zip(scales) {
+        let inverse = if *scale == 0.0 { 0.0 } else { 1.0 / *scale };
         let buffer = &mut buffer[..values.len()];
         widen_bf16(values, buffer);
         // SAFETY: the caller guarantees the ISA.
