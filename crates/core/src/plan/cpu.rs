@@ -45,7 +45,8 @@ const AMX_ROWS: (usize, usize) = (256, 1024);
 const ONE_GROUP_X_BYTES: usize = 640 << 10;
 /// Panels that share decoded activations when these do not cover all of K.
 const GROUP_PANELS: usize = 32;
-/// Largest over average size of lanes whose panels are claimed all at once. Tuned on Zen 5.
+/// Largest over average size of parts that pass as equal: lanes whose panels are claimed all at once, and
+/// lanes that need no help. Tuned on Zen 5.
 const MOST_UNEVEN: (usize, usize) = (9, 8);
 /// Most bytes of a result that are worth a place in the caches.
 const RESULT_BYTES: usize = 512 << 10;
@@ -188,8 +189,8 @@ impl CpuPlan {
         // A group is claimed as a whole, so that each thread must get as many, of nearly the same size.
         let is_one_group = panels.div_ceil(grid.1) <= GROUP_PANELS
             && (grid.0 * grid.1).is_multiple_of(threads)
-            && tiles.div_ceil(grid.0) * grid.0 * MOST_UNEVEN.1 <= tiles * MOST_UNEVEN.0
-            && panels.div_ceil(grid.1) * grid.1 * MOST_UNEVEN.1 <= panels * MOST_UNEVEN.0;
+            && is_even(tiles, grid.0)
+            && is_even(panels, grid.1);
         let x_bytes = match is_one_group && slabs > 1 && !tile.decodes_ahead {
             true => ONE_GROUP_X_BYTES / operand.bytes(),
             false => x_bytes,
@@ -375,6 +376,11 @@ impl RegisterTile {
     }
 }
 
+/// Whether parts of nearly equal size are so equal that no thread waits long for the largest.
+fn is_even(len: usize, parts: usize) -> bool {
+    len.div_ceil(parts) * parts * MOST_UNEVEN.1 <= len * MOST_UNEVEN.0
+}
+
 /// Lanes along the rows, of at most `most_tiles`, and along the columns that minimize the time of the slowest
 /// thread. Ties go to fewer lanes.
 fn grid(rows: usize, cols: usize, tile: RegisterTile, most_tiles: usize, threads: usize) -> (usize, usize) {
@@ -391,8 +397,8 @@ fn grid(rows: usize, cols: usize, tile: RegisterTile, most_tiles: usize, threads
         }
         // Threads start late and help each other, so that all end within one panel of each other. Where lanes
         // differ in size, or threads in the number of lanes, helpers decode the activations again.
-        let is_even = tiles.is_multiple_of(along_rows) && (along_rows * along_cols).is_multiple_of(threads);
-        let again = if is_even { 0 } else { lane_tiles };
+        let are_even = is_even(tiles, along_rows) && is_even(along_rows * along_cols, threads);
+        let again = if are_even { 0 } else { lane_tiles };
         let all = panels * (PANEL_COST * tiles + tile.w_tiles() * along_rows)
             + tile.x_panels() * (tiles * along_cols + again);
         all.div_ceil(threads.min(along_rows * panels)) + if threads > 1 { panel } else { 0 }
