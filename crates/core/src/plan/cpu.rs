@@ -45,8 +45,8 @@ const AMX_ROWS: (usize, usize) = (256, 1024);
 const ONE_GROUP_X_BYTES: usize = 640 << 10;
 /// Panels that share decoded activations when these do not cover all of K.
 const GROUP_PANELS: usize = 32;
-/// Largest over average size of parts that pass as equal: lanes whose panels are claimed all at once, and
-/// lanes that need no help. Tuned on Zen 5.
+/// Largest over average size of lanes that pass as equal: their panels may be claimed all at once, and they
+/// need no help. Tuned on Zen 5.
 const MOST_UNEVEN: (usize, usize) = (9, 8);
 /// Most bytes of a result that are worth a place in the caches.
 const RESULT_BYTES: usize = 512 << 10;
@@ -396,9 +396,8 @@ fn grid(rows: usize, cols: usize, tile: RegisterTile, most_tiles: usize, threads
             return (along_rows * along_cols).div_ceil(threads) * lane;
         }
         // Threads start late and help each other, so that all end within one panel of each other. Where lanes
-        // differ in size, or threads in the number of lanes, helpers decode the activations again.
-        let are_even = is_even(tiles, along_rows) && is_even(along_rows * along_cols, threads);
-        let again = if are_even { 0 } else { lane_tiles };
+        // differ in size, helpers decode the activations again.
+        let again = if is_even(tiles, along_rows) { 0 } else { lane_tiles };
         let all = panels * (PANEL_COST * tiles + tile.w_tiles() * along_rows)
             + tile.x_panels() * (tiles * along_cols + again);
         all.div_ceil(threads.min(along_rows * panels)) + if threads > 1 { panel } else { 0 }
