@@ -43,8 +43,8 @@ pub(super) struct Kernels {
     pub abs_max_bits: unsafe fn(&[f32]) -> u32,
     /// Quantizes values times a factor to f8e4m3fn.
     pub encode: unsafe fn(&[f32], f32, &mut [u8]),
-    /// Quantizes a row: `values, block, codes, scales`, a scale per block of columns. Returns false at a value
-    /// that is not finite.
+    /// Quantizes a row: `values, block, codes, scales`, a scale per block of columns. Returns false if a
+    /// value is not finite.
     pub quantize_row: unsafe fn(&[bf16], usize, &mut [u8], &mut [f32]) -> bool,
     /// Widens bf16 to f32.
     pub widen_bf16: unsafe fn(&[bf16], &mut [f32]),
