@@ -45,6 +45,9 @@ const AMX_ROWS: (usize, usize) = (256, 1024);
 const ONE_GROUP_X_BYTES: usize = 640 << 10;
 /// Panels that share decoded activations when these do not cover all of K.
 const GROUP_PANELS: usize = 32;
+/// Largest over average size of lanes that pass as equal: their panels may be claimed all at once, and they
+/// need no help. Tuned on Zen 5.
+const MOST_UNEVEN: (usize, usize) = (9, 8);
 /// Most bytes of a result that are worth a place in the caches.
 const RESULT_BYTES: usize = 512 << 10;
 /// Most bytes of a weight that is read twice.
@@ -182,9 +185,12 @@ impl CpuPlan {
         let grid = grid(strip_rows, problem.n, tile, most_rows / tile.rows, threads);
         let block_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
         let block_rows = strip_rows.min(block_tiles * tile.rows).next_multiple_of(tile.row_unit);
-        // A group is claimed as a whole, so that each thread must get as many.
-        let is_one_group = problem.n.div_ceil(PANEL).div_ceil(grid.1) <= GROUP_PANELS
-            && (grid.0 * grid.1).is_multiple_of(threads);
+        let (tiles, panels) = (strip_rows.div_ceil(tile.rows), problem.n.div_ceil(PANEL));
+        // A group is claimed as a whole, so that each thread must get as many, of nearly the same size.
+        let is_one_group = panels.div_ceil(grid.1) <= GROUP_PANELS
+            && (grid.0 * grid.1).is_multiple_of(threads)
+            && is_even(tiles, grid.0)
+            && is_even(panels, grid.1);
         let x_bytes = match is_one_group && slabs > 1 && !tile.decodes_ahead {
             true => ONE_GROUP_X_BYTES / operand.bytes(),
             false => x_bytes,
@@ -370,6 +376,11 @@ impl RegisterTile {
     }
 }
 
+/// Whether parts of nearly equal size are so equal that no thread waits long for the largest.
+fn is_even(len: usize, parts: usize) -> bool {
+    len.div_ceil(parts) * parts * MOST_UNEVEN.1 <= len * MOST_UNEVEN.0
+}
+
 /// Lanes along the rows, of at most `most_tiles`, and along the columns that minimize the time of the slowest
 /// thread. Ties go to fewer lanes.
 fn grid(rows: usize, cols: usize, tile: RegisterTile, most_tiles: usize, threads: usize) -> (usize, usize) {
@@ -384,9 +395,11 @@ fn grid(rows: usize, cols: usize, tile: RegisterTile, most_tiles: usize, threads
             let lane = lane_panels * panel + tile.x_panels() * lane_tiles;
             return (along_rows * along_cols).div_ceil(threads) * lane;
         }
-        // Threads start late and help each other, so that all end within one panel of each other.
+        // Threads start late and help each other, so that all end within one panel of each other. Where lanes
+        // differ in size, helpers decode the activations again.
+        let again = if is_even(tiles, along_rows) { 0 } else { lane_tiles };
         let all = panels * (PANEL_COST * tiles + tile.w_tiles() * along_rows)
-            + tile.x_panels() * tiles * along_cols;
+            + tile.x_panels() * (tiles * along_cols + again);
         all.div_ceil(threads.min(along_rows * panels)) + if threads > 1 { panel } else { 0 }
     };
     let fewest = tiles.div_ceil(most_tiles.max(1));

@@ -116,6 +116,15 @@ impl<'a, T> Chunks<'a, T> {
         // SAFETY: the range is inside the slice, and nobody else has this chunk.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(start), self.size.min(self.len - start)) }
     }
+
+    /// The whole slice.
+    ///
+    /// # Safety
+    /// Nobody has a chunk, nor gets one as long as the result is used.
+    pub(super) unsafe fn all(&self) -> &[T] {
+        // SAFETY: the slice that this was made of, which nobody changes.
+        unsafe { std::slice::from_raw_parts(self.first, self.len) }
+    }
 }
 
 #[cfg(test)]

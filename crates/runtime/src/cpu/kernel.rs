@@ -4,7 +4,7 @@ mod args;
 mod rows;
 
 pub(super) use args::{MoreSlabs, Target, TileArgs, TileState};
-pub(super) use rows::{abs_max_bits, decode_panel, decode_row, narrow_bf16, widen_bf16};
+pub(super) use rows::{abs_max_bits, decode_panel, decode_row, narrow_bf16, quantize_row, widen_bf16};
 
 use std::{mem::MaybeUninit, ops::Range};
 
@@ -43,6 +43,9 @@ pub(super) struct Kernels {
     pub abs_max_bits: unsafe fn(&[f32]) -> u32,
     /// Quantizes values times a factor to f8e4m3fn.
     pub encode: unsafe fn(&[f32], f32, &mut [u8]),
+    /// Quantizes a row: `values, block, codes, scales`, a scale per block of columns. Returns false if a
+    /// value is not finite.
+    pub quantize_row: unsafe fn(&[bf16], usize, &mut [u8], &mut [f32]) -> bool,
     /// Widens bf16 to f32.
     pub widen_bf16: unsafe fn(&[bf16], &mut [f32]),
     /// Rounds accumulators to bf16, rows of [`PANEL`]: `sums, out, stride, cols`. Writes `cols` of each row.
@@ -392,6 +395,13 @@ macro_rules! kernels {
                 unsafe { <$vector as Vector<$group>>::encode(values, factor, codes) }
             });
             compiled_for!($features
+            unsafe fn quantize_row(
+                values: &[half::bf16], block: usize, codes: &mut [u8], scales: &mut [f32],
+            ) -> bool {
+                // SAFETY: the caller guarantees the ISA.
+                unsafe { kernel::quantize_row::<$vector, $group>(values, block, codes, scales) }
+            });
+            compiled_for!($features
             unsafe fn widen_bf16(values: &[half::bf16], out: &mut [f32]) {
                 kernel::widen_bf16(values, out)
             });
@@ -438,6 +448,7 @@ macro_rules! kernels {
                 decode_row,
                 abs_max_bits,
                 encode,
+                quantize_row,
                 widen_bf16,
                 narrow_bf16,
                 spin,

@@ -20,7 +20,7 @@ use super::{
     isa,
     memory::Line,
     nest::{self, Call, Out, SharedWork, TileScales, Values, X},
-    quantize::Quantize,
+    quantize::{Quantization, Quantize},
     smem::{ScaleTable, Smem},
     strip::Strip,
     workspace::{Carver, Claims, Scratch, thread_lines},
@@ -166,68 +166,78 @@ fn multiply_strips<T: Output>(
     let Scratch { memory, shared, claims } = scratch;
     let problem = &plan.problem;
     let largest_scale = weight.largest_scale()?;
-    let check_products = |x_scales: &[f32]| {
-        if (largest_magnitude(x_scales) * largest_scale).is_finite() {
-            return Ok(());
-        }
-        // The two largest may belong to different k-blocks.
-        weight.check_products(x_scales)
-    };
+    let are_small = |x_scales: &[f32]| (largest_magnitude(x_scales) * largest_scale).is_finite();
+    let floats_of =
+        |floats| X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
+    let mut workers = Workers { call, team, memory, claims, out };
     match x {
         Activation::Fp8(x) => {
-            check_products(x.scales())?;
+            if !are_small(x.scales()) {
+                // The two largest may belong to different k-blocks.
+                weight.check_products(x.scales())?;
+            }
             let x = X {
                 first_row: 0,
                 values: Values::Codes(x.codes()),
                 scales: x.scales(),
                 rows_per_scale: x.granularity().rows(problem.quant_block),
             };
-            run_workers(&SharedWork { call, x }, 0..problem.m, team, memory, claims, out);
+            workers.run(0..problem.m, || Some(x));
         }
-        Activation::Plain(floats) => {
-            let x = X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
-            run_workers(&SharedWork { call, x }, 0..problem.m, team, memory, claims, out);
-        }
+        Activation::Plain(floats) => workers.run(0..problem.m, || Some(floats_of(floats))),
         Activation::Quantize(floats, granularity) => {
             let rows_per_scale = granularity.rows(problem.quant_block);
             let mut carver = Carver::new(&plan.shared, shared);
             let (codes, scales) = (carver.bytes(BufferId::XQ), carver.floats(BufferId::XScale));
             for rows in plan.strips() {
-                let quantize = Quantize {
+                let strip = Quantize {
                     kernels,
                     floats,
                     rows: rows.clone(),
                     rows_per_scale,
                     quant_block: problem.quant_block.size(),
                 };
-                let scales = quantize.run(team, codes, scales)?;
-                check_products(scales)?;
-                let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
-                run_workers(&SharedWork { call, x }, rows, team, memory, claims, out);
+                let quantization = Quantization::new(strip, codes, scales);
+                let quantized = || {
+                    let (codes, scales) = quantization.complete()?;
+                    Some(X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale })
+                };
+                workers.run(rows.clone(), || quantized().filter(|x| are_small(x.scales)));
+                let x = quantized().ok_or_else(|| quantization.error())?;
+                if !are_small(x.scales) {
+                    weight.check_products(x.scales)?;
+                    workers.run(rows.clone(), || Some(x));
+                }
             }
         }
     }
     Ok(())
 }
 
-/// Multiplies `rows` on all threads.
-fn run_workers<T: Output>(
-    work: &SharedWork<'_>,
-    rows: Range<usize>,
-    team: Team<'_>,
-    memory: &mut [Line],
-    claims: &[Claims],
-    out: &Out<'_, T>,
-) {
-    let plan = work.call.plan;
-    claims.iter().for_each(|claims| claims.0.store(0, Ordering::Relaxed));
-    let run = |(worker, memory): (usize, &mut [Line])| {
-        let lanes = Lanes { work, rows: rows.clone(), claims };
-        lanes.for_worker(worker, |lane, claims| run_lane(work, lane, claims, memory, out));
-    };
-    let memory = Chunks::new(memory, thread_lines(plan));
-    // SAFETY: each worker is run once.
-    team.for_each(plan.workers(), |worker| run((worker, unsafe { memory.get(worker) })));
+/// The threads of a call, and what they share.
+struct Workers<'a, 'b, T> {
+    call: Call<'a>,
+    team: Team<'a>,
+    memory: &'a mut [Line],
+    claims: &'a [Claims],
+    out: &'a Out<'b, T>,
+}
+
+impl<T: Output> Workers<'_, '_, T> {
+    /// Multiplies `rows` on all threads, of which each waits for `x`, or does nothing if there is none.
+    fn run<'x>(&mut self, rows: Range<usize>, x: impl Fn() -> Option<X<'x>> + Sync + Send) {
+        let Self { call, team, claims, out, .. } = *self;
+        claims.iter().for_each(|claims| claims.0.store(0, Ordering::Relaxed));
+        let memory = Chunks::new(self.memory, thread_lines(call.plan));
+        team.for_each(call.plan.workers(), |worker| {
+            let Some(x) = x() else { return };
+            let work = SharedWork { call, x };
+            // SAFETY: each worker is run once.
+            let memory = unsafe { memory.get(worker) };
+            let lanes = Lanes { work: &work, rows: rows.clone(), claims };
+            lanes.for_worker(worker, |lane, claims| run_lane(&work, lane, claims, memory, out));
+        });
+    }
 }
 
 /// The lanes of some rows, and what is claimed of each.

@@ -91,6 +91,7 @@ pub(super) struct Following {
 }
 
 /// Activations before decoding.
+#[derive(Clone, Copy)]
 pub(super) enum Values<'a> {
     /// f8e4m3fn, `cols` to a row.
     Codes(&'a [u8]),
@@ -98,6 +99,7 @@ pub(super) enum Values<'a> {
 }
 
 /// The activations of a strip of rows.
+#[derive(Clone, Copy)]
 pub(super) struct X<'a> {
     /// The result's row for the first row.
     pub first_row: usize,

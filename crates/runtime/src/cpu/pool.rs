@@ -10,7 +10,7 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    thread::JoinHandle,
+    thread::{JoinHandle, yield_now},
     time::{Duration, Instant},
 };
 
@@ -225,6 +225,14 @@ fn wait_for_post<'a>(shared: &'a Shared, state: MutexGuard<'a, State>) -> MutexG
         state.asleep -= 1;
     }
     state
+}
+
+/// Waits as long as `condition` holds, for a thread that is at work: it may need this core to go on.
+pub(super) fn wait_while(condition: impl Fn() -> bool) {
+    spin_while(&condition);
+    while condition() {
+        yield_now();
+    }
 }
 
 /// Spins for a while, as long as `condition` holds.

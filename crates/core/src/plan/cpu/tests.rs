@@ -167,6 +167,8 @@ fn threads_get_equal_lanes() {
     assert_eq!(grid("2048x32x64:128", Isa::Avx512Bf16, 4), (16, 1));
     assert_eq!(grid("338x256x2048:128", Isa::Avx512Bf16, 2), (4, 1));
     assert_eq!(grid("12x256x4096:128", Isa::Avx512Bf16, 1), (2, 1));
+    // Not two lanes of two tiles and one.
+    assert_eq!(grid("24x128x8192:128", Isa::Avx512Bf16, 2), (3, 1));
     // Decoded activations are worth more to AMX.
     assert_eq!(grid("2048x2048x2048:512", Isa::Amx, 16), (8, 2));
     let plan = CpuPlan::new("2048x2048x2048:512".parse().unwrap(), Strategy::Strip, Isa::Amx, 16);
@@ -181,6 +183,8 @@ fn k_is_decoded_slab_by_slab_where_that_costs_nothing() {
         (plan.pass_slabs, plan.group_panels)
     };
     assert_eq!(blocks("206x512x2048:128", Isa::Avx512Bf16), (1, 32));
+    // Lanes of three tiles and two, of which one thread helps the other.
+    assert_eq!(blocks("40x192x7168:128", Isa::Avx512Bf16), (14, 1));
     // More panels than a group has, rows that stay in the L2 cache, and a single slab.
     assert_eq!(blocks("206x4096x2048:128", Isa::Avx512Bf16), (4, 1));
     assert_eq!(blocks("48x512x2048:128", Isa::Avx512Bf16), (4, 1));

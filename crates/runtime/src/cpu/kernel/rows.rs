@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use half::bf16;
-use octile_core::plan::cpu::PANEL;
+use octile_core::{QuantBlock, plan::cpu::PANEL, quantize::scale_of};
 
 use crate::cpu::{
     convert::StoredFloat,
@@ -68,6 +68,37 @@ pub(in crate::cpu) fn widen_bf16(values: &[bf16], out: &mut [f32]) {
     for (out, value) in out.iter_mut().zip(values) {
         *out = f32::from_bits(u32::from(value.to_bits()) << 16);
     }
+}
+
+/// Quantizes a row, each block of columns with a scale of its own. Returns false at a value that is not
+/// finite. One call for all blocks: those of several would leave little to overlap.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn quantize_row<V, const GROUP: usize>(
+    values: &[bf16],
+    block: usize,
+    codes: &mut [u8],
+    scales: &mut [f32],
+) -> bool
+where
+    V: Vector<GROUP>,
+{
+    // All scales first: within a block, codes would wait for the maximum and two divisions.
+    for (values, scale) in values.chunks(block).zip(&mut *scales) {
+        let largest = values.iter().fold(0, |max: u16, value| max.max(value.to_bits() & 0x7fff));
+        if largest >= bf16::INFINITY.to_bits() {
+            return false;
+        }
+        *scale = scale_of(bf16::from_bits(largest).widen()).0;
+    }
+    let mut buffer = [0.0; QuantBlock::B512.size()];
+    for ((values, codes), scale) in values.chunks(block).zip(codes.chunks_mut(block)).zip(scales) {
+        let inverse = if *scale == 0.0 { 0.0 } else { 1.0 / *scale };
+        let buffer = &mut buffer[..values.len()];
+        widen_bf16(values, buffer);
+        // SAFETY: the caller guarantees the ISA.
+        unsafe { V::encode(buffer, inverse, codes) };
+    }
+    true
 }
 
 /// Rounds rows of accumulators to bf16.
