@@ -11,54 +11,68 @@ use std::{
     sync::OnceLock,
 };
 
-use octile_core::tuned::{MOST_BYTES, TableError, TunedEntry, TunedTable, TunedTarget};
+use octile_core::{
+    Problem,
+    tuned::{
+        MOST_BYTES, TableError, TunedDevice, TunedEntry, TunedTable, TunedTables, TunedTarget, TunedWith,
+    },
+};
 use tempfile::NamedTempFile;
 
-use crate::cpu::{dispatch::INVARIANT_VARIABLE, machine::is_set};
+use crate::switches::{INVARIANT, Switch};
 
-/// Environment variable that turns tables off.
-pub const SWITCH_VARIABLE: &str = "OCTILE_TUNED";
+/// Turns tables off.
+pub const SWITCH: Switch = Switch { variable: "OCTILE_TUNED", default: true };
 /// Environment variable that names the user's folder.
 pub const FOLDER_VARIABLE: &str = "OCTILE_TUNED_DIR";
 /// Files of a folder that are locked or not finished.
 const LOCK: &str = ".lock";
 const DRAFT: &str = ".draft-";
 
-/// Whether plans of tables are used in this process.
+/// Whether plans of tables are used in this process. They are not where a variable has a value that means
+/// nothing: [`crate::switches::require_known`] reports it.
 pub fn is_enabled() -> bool {
-    let off = std::env::var_os(SWITCH_VARIABLE)
-        .is_some_and(|value| ["off", "0", "no", "false"].iter().any(|off| value.eq_ignore_ascii_case(off)));
-    !off && !is_set(INVARIANT_VARIABLE)
+    SWITCH.is_on().unwrap_or(false) && !INVARIANT.is_on().unwrap_or(true)
 }
 
-/// The tables to use in this process: read once, `None` where they are turned off.
-pub fn for_use() -> Option<&'static TunedTable> {
-    is_enabled().then(|| &of_process().table)
+/// The tables of a kind of device to use in this process: read once, `None` where they are turned off.
+pub fn for_use(target: TunedTarget) -> Option<&'static TunedTables> {
+    is_enabled().then(|| &of_process(target).tables)
 }
 
-/// Tables, and what is wrong with files that were passed over.
-#[derive(Debug, Default)]
-pub struct LoadedTables {
-    /// The shipped tables, and over them the user's.
-    pub table: TunedTable,
-    /// One sentence per file that could not be read.
-    pub notes: Vec<String>,
+/// Tables, and what is wrong with a file that was passed over.
+#[derive(Debug)]
+struct LoadedTables {
+    tables: TunedTables,
+    /// One sentence about a file that could not be read.
+    note: Option<String>,
 }
 
-/// The tables as they were when the process first asked, also where they are turned off.
-pub fn of_process() -> &'static LoadedTables {
-    static LOADED: OnceLock<LoadedTables> = OnceLock::new();
-    LOADED.get_or_init(|| {
-        let mut loaded = LoadedTables { table: TunedTable::shipped(), notes: Vec::new() };
-        let Some(folder) = TunedFolder::of_user() else { return loaded };
-        for target in [TunedTarget::Cpu, TunedTarget::Gpu, TunedTarget::Tpu] {
-            match folder.read(target) {
-                Ok(table) => loaded.table.merge(table.entries),
-                Err(error) => loaded.notes.push(format!("ignoring tuned plans: {error}")),
-            }
-        }
-        loaded
+/// The tables as they were when the process first asked.
+fn of_process(target: TunedTarget) -> &'static LoadedTables {
+    static LOADED: [OnceLock<LoadedTables>; TunedTarget::ALL.len()] =
+        [const { OnceLock::new() }; TunedTarget::ALL.len()];
+    LOADED[target as usize].get_or_init(|| {
+        let read = TunedFolder::of_user().map_or_else(|| Ok(TunedTable::default()), |user| user.read(target));
+        let note = read.as_ref().err().map(|error| format!("ignoring tuned plans: {error}"));
+        let tables = TunedTables::of_user(read.unwrap_or_default()).over_shipped(target);
+        LoadedTables { tables, note }
     })
+}
+
+/// What a user should know about the tables of a device before these problems are multiplied: a file that
+/// cannot be read, and entries that do not count. `with` as for [`TunedTables::lookup`].
+pub fn notes(
+    device: &TunedDevice,
+    problems: &[Problem],
+    with: impl Fn(&TunedEntry) -> Option<TunedWith>,
+) -> Vec<String> {
+    if !is_enabled() {
+        return Vec::new();
+    }
+    let LoadedTables { tables, note } = of_process(device.target);
+    let stale = tables.stale(device, |problem| problems.contains(problem), with);
+    note.iter().cloned().chain(stale).collect()
 }
 
 /// A folder of tables cannot be read or written.
@@ -105,11 +119,7 @@ impl TunedFolder {
 
     /// The table of a kind of device.
     pub fn file(&self, target: TunedTarget) -> PathBuf {
-        self.0.join(match target {
-            TunedTarget::Cpu => "cpu.json",
-            TunedTarget::Gpu => "gpu.json",
-            TunedTarget::Tpu => "tpu.json",
-        })
+        self.0.join(target.file_name())
     }
 
     /// Reads a table; an empty one if there is no file.

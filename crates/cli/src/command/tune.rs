@@ -3,7 +3,11 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use anyhow::{Context, Result, bail};
-use octile_core::{ActivationKind, device::tpu::TpuChip, tuned::TunedDevice};
+use octile_core::{
+    ActivationKind,
+    device::tpu::TpuChip,
+    tuned::{TunedDevice, TunedTables},
+};
 use octile_harness::{
     Observer,
     backend::has_usable_gpu,
@@ -106,8 +110,9 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
         folder.require_writable(target)?;
     }
     let table = folder.as_ref().map(|folder| folder.read(target)).transpose()?.unwrap_or_default();
+    let tables = TunedTables::of_user(table);
     let stale = |entry: &octile_core::tuned::TunedEntry| tuner.with(&entry.problem, entry.choice);
-    if let Some(note) = folder.as_ref().and_then(|_| table.stale(&tuner.device(), stale)) {
+    if let Some(note) = tables.stale(&tuner.device(), |_| true, stale) {
         print::say(&format!("octile: {note}"));
     }
     let mut report = TuneReport {
@@ -122,7 +127,7 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
         SearchEffort { budget: args.budget, stops_early: args.explain.is_none(), ..SearchEffort::default() };
     let progress = Progress::new(cases.len() as u64);
     for case in cases {
-        let known = (!args.again).then(|| tune::known(tuner.as_ref(), &table, &case.problem)).flatten();
+        let known = (!args.again).then(|| tune::known(tuner.as_ref(), &tables, &case.problem)).flatten();
         let shape = match (known, &folder) {
             (Some(entry), Some(_)) => TunedShape {
                 label: case.label.clone(),

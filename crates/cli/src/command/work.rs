@@ -14,7 +14,7 @@ use octile_runtime::cuda::CudaError;
 use crate::{
     args::{BackendName, ProblemArgs, WorkArgs},
     input,
-    print::shown,
+    print::{self, shown},
 };
 
 /// The named backend, or the best one. Options of the CPU backend select it, and so do unquantized
@@ -47,6 +47,12 @@ pub(super) fn open_backends(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
         }
     };
     choices.into_iter().map(|choice| choice.open().map_err(with_advice)).collect()
+}
+
+/// Says which tables and entries are ignored.
+pub(super) fn print_table_notes(backend: &dyn Backend, cases: &[Case]) {
+    let problems: Vec<Problem> = cases.iter().map(|case| case.problem).collect();
+    backend.table_notes(&problems).iter().for_each(|note| print::say(&format!("octile: {note}")));
 }
 
 /// Adds what the command line offers instead.
