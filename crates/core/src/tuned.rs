@@ -16,7 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Problem,
-    plan::{cpu::CpuChoice, hopper::TileConfig, tpu::Dims},
+    plan::{
+        cpu::CpuChoice,
+        hopper::{ClusterMode, TileConfig},
+        tpu::Dims,
+    },
 };
 
 pub use tables::{TableOrigin, TunedTables, shipped};
@@ -119,6 +123,42 @@ impl TunedChoice {
             Self::Cpu(_) => TunedTarget::Cpu,
             Self::Gpu(_) => TunedTarget::Gpu,
             Self::Tpu(_) => TunedTarget::Tpu,
+        }
+    }
+
+    /// The choice for a CPU.
+    pub const fn cpu(self) -> Option<CpuChoice> {
+        if let Self::Cpu(choice) = self { Some(choice) } else { None }
+    }
+
+    /// The tile for a GPU.
+    pub const fn gpu(self) -> Option<TileConfig> {
+        if let Self::Gpu(config) = self { Some(config) } else { None }
+    }
+
+    /// The tile for a TPU.
+    pub const fn tpu(self) -> Option<Dims> {
+        if let Self::Tpu(tile) = self { Some(tile) } else { None }
+    }
+}
+
+impl fmt::Display for TunedChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu(choice) => write!(f, "{choice}"),
+            Self::Gpu(config) => {
+                write!(f, "{}x{}", config.tile.a, config.tile.b)?;
+                if config.swapped {
+                    f.write_str(" swapped")?;
+                }
+                match config.cluster {
+                    ClusterMode::Single => Ok(()),
+                    ClusterMode::MulticastA => f.write_str(", multicast A"),
+                    ClusterMode::MulticastB => f.write_str(", multicast B"),
+                    ClusterMode::SplitK(parts) => write!(f, ", split-K {parts}"),
+                }
+            }
+            Self::Tpu(tile) => write!(f, "tile {}x{}x{}", tile.m, tile.n, tile.k),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! plans of tables depend on the number of rows.
 
 use std::{
+    collections::HashSet,
     fs::{self, File},
     io::{self, Read, Write},
     path::{Path, PathBuf},
@@ -71,6 +72,7 @@ pub fn notes(
         return Vec::new();
     }
     let LoadedTables { tables, note } = of_process(device.target);
+    let problems: HashSet<&Problem> = problems.iter().collect();
     let stale = tables.stale(device, |problem| problems.contains(problem), with);
     note.iter().cloned().chain(stale).collect()
 }
@@ -171,7 +173,13 @@ impl TablePlace {
         fs::create_dir_all(folder(&file)).map_err(failed("make the folder of"))?;
         let table = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
         let folder = folder(&table);
-        let lock = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK));
+        let lock_path = folder.join(LOCK);
+        // Opening a FIFO would wait for a reader.
+        if fs::metadata(&lock_path).is_ok_and(|lock| !lock.is_file()) {
+            let error = io::Error::other(format!("{} is not a regular file", lock_path.display()));
+            return Err(failed("lock")(error));
+        }
+        let lock = File::options().create(true).truncate(false).write(true).open(lock_path);
         let lock = lock.map_err(failed("lock"))?;
         lock.lock().map_err(failed("lock"))?;
         Ok(Self { file: table, folder, lock })

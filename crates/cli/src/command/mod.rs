@@ -42,13 +42,16 @@ use crate::{
 
 /// Runs a command and prints its report.
 pub fn dispatch(args: Args) -> Result<Verdict> {
+    if args.command.as_ref().is_none_or(Command::multiplies) {
+        octile_runtime::switches::require_known()?;
+    }
     match args.command {
         None => overview::run(),
         Some(Command::Test(args)) => test_strategies(args),
         Some(Command::Bench(args)) => bench_strategies(args),
         Some(Command::Tune(args)) => tune_shapes(&args),
         Some(Command::Devices) => {
-            print::devices::report(&devices::run());
+            print::devices::report(&devices::run()?);
             Ok(Verdict::Passed)
         }
         Some(Command::Inspect(args)) => {

@@ -59,13 +59,14 @@ impl TuneReport {
 /// The shapes that the arguments name.
 pub fn cases(args: &TuneArgs) -> Result<Vec<Case>> {
     let problems = &args.problems;
+    problems.require_sense()?;
     if let Some(shape) = args.explain {
         return problem_cases(problems, named_cases(&[shape]));
     }
     if !problems.is_named() {
         bail!("no shape is named: use --shape, --shapes-from, --sample or --model, or --explain for one");
     }
-    let cases = match Model::layers_of(problems)? {
+    let cases = match Model::layers_of(problems, args.tp)? {
         Some(cases) => cases,
         None => problem_cases(problems, Vec::new())?,
     };

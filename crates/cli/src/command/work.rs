@@ -97,7 +97,12 @@ pub(super) fn within(problems: &ProblemArgs, mut cases: Vec<Case>) -> Result<Vec
 
 /// The shapes of a file. What follows `#` is a comment, and names the shape before it.
 fn listed(path: &Path) -> Result<Vec<Case>> {
-    let text = input::read_text(path)?;
+    let bytes = input::read(path, input::RECORD_BYTES)?;
+    let Ok(text) = String::from_utf8(bytes) else {
+        bail!("{} is not UTF-8 text: list one shape per line, such as 16x4096x4096:128", shown(path));
+    };
+    // Some editors begin a file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut cases = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let (shape, comment) = line.split_once('#').unwrap_or((line, ""));

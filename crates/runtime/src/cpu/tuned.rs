@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use octile_core::{
     Problem,
     plan::cpu::CpuChoice,
-    tuned::{TunedChoice, TunedDevice, TunedTables, TunedTarget, TunedWith},
+    tuned::{TunedDevice, TunedTables, TunedTarget, TunedWith},
 };
 
 use super::{available, dispatch::cpu_id};
@@ -30,9 +30,9 @@ pub(super) fn choices(threads: usize) -> HashMap<Problem, CpuChoice> {
 /// The same of tables. All of them fit this machine.
 fn choices_of(tables: &TunedTables, threads: usize) -> HashMap<Problem, CpuChoice> {
     let (device, isas) = (device(threads), available());
-    let choice = |problem: &Problem| match tables.lookup(&device, problem, |_| Some(with()))?.choice {
-        Some(TunedChoice::Cpu(choice)) => choice.fits(problem, &isas, threads).then_some((*problem, choice)),
-        _ => None,
+    let choice = |problem: &Problem| {
+        let choice = tables.lookup(&device, problem, |_| Some(with()))?.choice?.cpu()?;
+        choice.fits(problem, &isas, threads).then_some((*problem, choice))
     };
     tables.problems(&device).filter_map(choice).collect()
 }
@@ -47,7 +47,7 @@ mod tests {
     use octile_core::{
         device::cpu::Isa,
         plan::cpu::Blocking,
-        tuned::{TunedEntry, TunedSamples, TunedTable},
+        tuned::{TunedChoice, TunedEntry, TunedSamples, TunedTable},
     };
 
     use super::*;

@@ -39,17 +39,9 @@ fn chosen(problem: &Problem, gpu: &HopperGpu, choice: TileConfig) -> Option<Hopp
         .flatten()
 }
 
-/// The tile that an entry chooses.
-fn config(choice: Option<TunedChoice>) -> Option<TileConfig> {
-    match choice {
-        Some(TunedChoice::Gpu(config)) => Some(config),
-        _ => None,
-    }
-}
-
 /// What an entry would be measured with now.
 fn with_entry(gpu: &Gpu, entry: &TunedEntry) -> Option<TunedWith> {
-    with(gpu, &entry.problem, config(entry.choice))
+    with(gpu, &entry.problem, entry.choice.and_then(TunedChoice::gpu))
 }
 
 /// What a user should know about the process's tables before these problems are multiplied.
@@ -69,5 +61,5 @@ pub fn plan_of(tables: &TunedTables, gpu: &Gpu, default: &HopperPlan) -> Option<
     }
     let problem = &default.problem;
     let entry = tables.lookup(&device(gpu), problem, |entry| with_entry(gpu, entry))?;
-    chosen(problem, gpu.properties(), config(entry.choice)?)
+    chosen(problem, gpu.properties(), entry.choice?.gpu()?)
 }

@@ -39,17 +39,9 @@ fn chosen(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> Option<TpuPl
     TpuPlan::candidates(problem, chip, Strategy::Strip).into_iter().find(|plan| plan.tile == tile)
 }
 
-/// The tile that an entry chooses.
-fn tile(choice: Option<TunedChoice>) -> Option<Dims> {
-    match choice {
-        Some(TunedChoice::Tpu(tile)) => Some(tile),
-        _ => None,
-    }
-}
-
 /// What an entry would be measured with now.
 fn with_entry(chip: &'static TpuChip, libtpu: &str, entry: &TunedEntry) -> Option<TunedWith> {
-    with(chip, libtpu, &entry.problem, tile(entry.choice))
+    with(chip, libtpu, &entry.problem, entry.choice.and_then(TunedChoice::tpu))
 }
 
 /// What a user should know about the process's tables before kernels for these problems are compiled.
@@ -67,7 +59,7 @@ pub fn plan(default: &TpuPlan, libtpu: &str) -> Option<TpuPlan> {
 fn plan_of(tables: &TunedTables, default: &TpuPlan, libtpu: &str) -> Option<TpuPlan> {
     let TpuPlan { problem, chip, strategy: Strategy::Strip, .. } = default else { return None };
     let entry = tables.lookup(&device(chip), problem, |entry| with_entry(chip, libtpu, entry))?;
-    chosen(problem, chip, tile(entry.choice)?)
+    chosen(problem, chip, entry.choice?.tpu()?)
 }
 
 #[cfg(test)]
