@@ -24,7 +24,7 @@ tables too, which count where yours have no entry.
 Examples:
   octile tune --shape 16x4096x4096:128 --x bf16 --out bf16
   octile tune --model Qwen3-8B --tokens 1,16,64,512,4096 --x bf16 --out bf16
-  octile tune --model DeepSeek-V3 --tp 8 --list > shapes.txt
+  octile tune --model DeepSeek-V3 --tp 8 --list    shapes for --shapes-from
   octile tune --shapes-from shapes.txt --backend gpu
   octile tune --sample fit --max-gflop 10
   octile tune --backend tpu --chip tpu7x --shape 1000x1280x5120:128 --out bf16
