@@ -289,7 +289,7 @@ fn shapes_come_from_samples_lists_and_configurations() {
     assert_eq!(layers.lines().count(), 14, "{layers}");
     assert!(layers.contains("64x6144x1024:128  # gate-up\n"), "{layers}");
     let half = list(&["tune", "--model", "model", "--tokens", "64,64", "--tp", "2", "--list"]);
-    assert_eq!(half.lines().count(), 7, "{half}");
+    assert_eq!(half.lines().count(), 6, "{half}");
     assert!(
         half.contains("64x2048x1024:128  # qkv\n") && half.contains("64x1024x1536:128  # down\n"),
         "{half}"
@@ -307,28 +307,36 @@ fn weights_and_configuration_are_both_read() {
     let model = folder.path().join("model");
     fs::create_dir(&model).unwrap();
     let config = json!({
-        "hidden_size": 64, "intermediate_size": 192, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 2, "num_key_value_heads": 1,
     });
     let header = json!({"model.layers.0.self_attn.q_proj.weight": {
-        "dtype": "BF16", "shape": [64, 64], "data_offsets": [0, 8192],
+        "dtype": "BF16", "shape": [128, 128], "data_offsets": [0, 32768],
     }});
     let header = header.to_string();
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend(header.as_bytes());
-    file.extend([0; 8192]);
+    file.extend([0; 32768]);
     fs::write(model.join("model.safetensors"), file).unwrap();
     let list = |args: &[&str]| {
         let args = [&["tune", "--model", "model", "--tokens", "3", "--list"], args].concat();
         octile(folder.path(), &args).output().unwrap()
     };
     let stored = success(list(&[]));
-    assert_eq!(stored, "3x64x64:128  # model.layers.*.self_attn.q_proj\n");
+    assert_eq!(stored, "3x128x128:128  # model.layers.*.self_attn.q_proj\n");
     assert_eq!(list(&["--tp", "2"]).status.code(), Some(2));
     fs::write(model.join("config.json"), config.to_string()).unwrap();
     let both = success(list(&[]));
-    assert!(both.starts_with("3x64x64:128  # model.layers.*.self_attn.q_proj, q, o\n"), "{both}");
-    assert!(both.contains("3x128x64:128  # qkv\n") && both.contains("3x384x64:128  # gate-up\n"), "{both}");
-    assert!(success(list(&["--tp", "2"])).contains("3x192x64:128  # gate-up\n"));
+    assert!(both.starts_with("3x128x128:128  # model.layers.*.self_attn.q_proj, q, o\n"), "{both}");
+    assert!(both.contains("3x256x128:128  # qkv\n") && both.contains("3x384x128:128  # gate-up\n"), "{both}");
+    assert!(success(list(&["--tp", "2"])).contains("3x192x128:128  # gate-up\n"));
+    // Weights in a format that octile does not read have layers all the same.
+    fs::write(model.join("model.safetensors"), "not weights").unwrap();
+    let configured = success(list(&[]));
+    assert!(configured.starts_with("3x128x128:128  # q, o\n"), "{configured}");
+    fs::write(model.join("config.json"), "{").unwrap();
+    let output = list(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not a safetensors file"));
 }
 
 #[test]
@@ -352,7 +360,7 @@ fn bad_requests_are_one_sentence() {
         (&["tune", "--model", "zero", "--tp", "0"], "--tp"),
         (&["tune", "--tp", "2", "--shape", "1x1x1:128"], "--tp"),
         (&["tune", "--budget", "0", "--shape", "1x1x1:128"], "a number of seconds above 0"),
-        (&["tune", "--budget", "-1", "--shape", "1x1x1:128"], "budget"),
+        (&["tune", "--budget=-1", "--shape", "1x1x1:128"], "a number of seconds above 0"),
         (&["tune", "--budget", "nan", "--shape", "1x1x1:128"], "a number of seconds above 0"),
         (&["tune", "--shapes-from", "binary.txt"], "binary.txt is not UTF-8 text: list one shape per line"),
         (&["tune", "--shapes-from", "empty"], "it is a folder"),

@@ -26,6 +26,8 @@ use crate::switches::{INVARIANT, Switch};
 pub const SWITCH: Switch = Switch { variable: "OCTILE_TUNED", default: true };
 /// Environment variable that names the user's folder.
 pub const FOLDER_VARIABLE: &str = "OCTILE_TUNED_DIR";
+/// What to do about a file that is no table.
+const ADVICE: &str = "move it away, or name another folder with OCTILE_TUNED_DIR";
 /// Files of a folder that are locked or not finished.
 const LOCK: &str = ".lock";
 const DRAFT: &str = ".draft-";
@@ -92,7 +94,7 @@ pub enum TunedError {
         error: io::Error,
     },
     /// The file is no table.
-    #[error("cannot use {}: {error}; move it away, or name another folder with {FOLDER_VARIABLE}", path.display())]
+    #[error("cannot use {}: {error}; {ADVICE}", path.display())]
     Table {
         /// The file.
         path: PathBuf,
@@ -215,15 +217,16 @@ impl TablePlace {
 
 /// Reads a regular file of bounded size.
 fn read_text(path: &Path) -> io::Result<String> {
+    let refused = |what: &str| io::Error::other(format!("{what}; {ADVICE}"));
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
+        return Err(refused("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other(format!("it is larger than {} MiB", MOST_BYTES >> 20)));
+        return Err(refused(&format!("it is larger than {} MiB", MOST_BYTES >> 20)));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not text"))
+    String::from_utf8(bytes).map_err(|_| refused("it is not text"))
 }
 
 #[cfg(test)]
@@ -323,7 +326,7 @@ mod tests {
         assert_eq!(tables.record(entry(1)).unwrap_err().to_string(), message);
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"schema\":");
         fs::write(&path, [0xff, 0xfe]).unwrap();
-        assert!(tables.read(TunedTarget::Cpu).unwrap_err().to_string().ends_with("it is not text"));
+        assert!(tables.read(TunedTarget::Cpu).unwrap_err().to_string().contains("it is not text; move"));
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(tables.read(TunedTarget::Cpu).is_err());

@@ -117,9 +117,10 @@ impl Model {
     /// inference engines fuse and divide them, which its configuration tells. Either will do.
     pub(super) fn layers_of(problems: &ProblemArgs, degree: Option<u16>) -> Result<Option<Vec<Case>>> {
         let Some(path) = problems.model.as_deref() else { return Ok(None) };
-        let config = path.join("config.json");
+        let is_config = path.is_file() && path.extension().is_some_and(|extension| extension == "json");
+        let config = if is_config { path.to_owned() } else { path.join("config.json") };
         let has_config = config.symlink_metadata().is_ok();
-        let has_weights = !path.is_dir() || has_weights(path);
+        let has_weights = !is_config && (!path.is_dir() || has_weights(path));
         if !has_config && !has_weights {
             bail!(
                 "{} has neither a config.json nor .safetensors files: name the folder of a model",
@@ -131,10 +132,13 @@ impl Model {
             Some(_) => bail!("--tp needs the config.json of the model: name a folder that has one"),
             None if !has_weights => configured(problems, &config, 1)?,
             None => {
-                let mut cases = Self::read(path)?.cases(problems)?;
-                // A configuration that tells no layers leaves those that are stored.
-                cases.extend(configured(problems, &config, 1).unwrap_or_default());
-                cases
+                let stored = Self::read(path).and_then(|model| model.cases(problems));
+                // One that tells no layers leaves those of the other.
+                match (stored, configured(problems, &config, 1)) {
+                    (Ok(stored), Ok(fused)) => [stored, fused].concat(),
+                    (Ok(cases), _) | (Err(_), Ok(cases)) => cases,
+                    (Err(error), Err(_)) => return Err(error),
+                }
             }
         };
         within(problems, cases).map(Some)
@@ -185,7 +189,8 @@ fn has_weights(folder: &Path) -> bool {
 /// The layers that a configuration describes, on one of `degree` devices.
 fn configured(problems: &ProblemArgs, config: &Path, degree: usize) -> Result<Vec<Case>> {
     let bytes = input::read(config, input::MANIFEST_BYTES)?;
-    let values: serde_json::Value = serde_json::from_slice(&bytes).with_context(|| shown(config))?;
+    let values: serde_json::Value =
+        serde_json::from_slice(&bytes).with_context(|| format!("{} is not JSON", shown(config)))?;
     let model = ModelConfig::from_json(&values).with_context(|| shown(config))?;
     let layers = model.layers(degree).with_context(|| shown(config))?;
     let mut cases = Vec::new();

@@ -1,6 +1,6 @@
 //! `octile tune`: searches plans, and keeps those that beat the default.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use anyhow::{Context, Result, bail};
 use octile_core::{
@@ -76,17 +76,17 @@ pub fn cases(args: &TuneArgs) -> Result<Vec<Case>> {
 /// One case per problem: layers that share one are searched once, under the names of all.
 fn distinct(cases: Vec<Case>) -> Vec<Case> {
     let mut distinct: Vec<Case> = Vec::new();
-    let mut at = HashMap::new();
+    let (mut at, mut names) = (HashMap::new(), HashSet::new());
     for case in cases {
+        let is_new = names.insert((case.problem, case.label.clone()));
         match at.entry(case.problem) {
             Entry::Vacant(entry) => {
                 entry.insert(distinct.len());
                 distinct.push(case);
             }
             Entry::Occupied(entry) => {
-                let label = &mut distinct[*entry.get()].label;
-                if !label.split(", ").any(|known| known == case.label) {
-                    *label = format!("{label}, {}", case.label);
+                if is_new {
+                    distinct[*entry.get()].label += &format!(", {}", case.label);
                 }
             }
         }

@@ -113,7 +113,11 @@ fn shown(cost: f64, unit: &str) -> String {
 
 /// What the expected cost is.
 fn model_name(report: &TuneReport) -> &'static str {
-    if report.unit == "cycles" { "bound" } else { "model" }
+    match report.device.target {
+        TunedTarget::Cpu => "roofline",
+        TunedTarget::Gpu => "model",
+        TunedTarget::Tpu => "bound",
+    }
 }
 
 /// How to read the columns.
@@ -121,7 +125,7 @@ fn legend(report: &TuneReport) -> String {
     let (measured, model) = match report.device.target {
         TunedTarget::Cpu => (
             "median of calls with warm operands",
-            "roofline of these instructions and threads: no plan can be faster than peak FLOPs and bandwidth allow",
+            "what peak FLOPs and bandwidth of these instructions and threads allow",
         ),
         TunedTarget::Gpu => (
             "median with a cold L2 and in a graph replay, their geometric mean",
@@ -144,19 +148,23 @@ fn candidates(report: &TuneReport, shape: &TunedShape) -> String {
     let problem = &shape.problem;
     let mut text = format!("{problem}, x: {}, out: {}\n", problem.x, problem.out);
     let unit = report.unit;
+    let (sorted, best) = by_cost(shape);
+    let name = |index: usize, candidate: &CandidateReport| match index {
+        0 => format!("{} (default)", candidate.name),
+        _ => candidate.name.clone(),
+    };
+    let width = sorted.iter().map(|(index, candidate)| name(*index, candidate).len()).max().unwrap_or(0);
     let _ = writeln!(
         text,
-        "  {:<44} {:>14} {:>14} {:>9}  limited by",
+        "  {:<width$} {:>14} {:>14} {:>9}  limited by",
         "candidate",
         format!("{} {unit}", measured_name(report)),
         format!("{} {unit}", model_name(report)),
         "% of best"
     );
-    let (sorted, best) = by_cost(shape);
     for (index, candidate) in sorted {
         let is_chosen = shape.entry.choice == Some(candidate.choice);
-        let mark = if is_chosen { '*' } else { ' ' };
-        let name = if index == 0 { format!("{} (default)", candidate.name) } else { candidate.name.clone() };
+        let (mark, name) = (if is_chosen { '*' } else { ' ' }, name(index, candidate));
         let modelled = candidate.model.cost.map_or_else(|| "-".to_owned(), |cost| shown(cost, unit));
         let (measured, percent) = match is_rejected(candidate) {
             true => ("rejected".to_owned(), "-".to_owned()),
@@ -164,7 +172,7 @@ fn candidates(report: &TuneReport, shape: &TunedShape) -> String {
         };
         let _ = writeln!(
             text,
-            "{mark} {name:<44} {measured:>14} {modelled:>14} {percent:>9}  {}",
+            "{mark} {name:<width$} {measured:>14} {modelled:>14} {percent:>9}  {}",
             candidate.model.limit
         );
     }
