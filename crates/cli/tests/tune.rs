@@ -328,7 +328,7 @@ fn weights_and_configuration_are_both_read() {
     let both = success(list(&[]));
     assert!(both.starts_with("3x128x128:128  # model.layers.*.self_attn.q_proj, q, o\n"), "{both}");
     assert!(both.contains("3x256x128:128  # qkv\n") && both.contains("3x384x128:128  # gate-up\n"), "{both}");
-    assert!(success(list(&["--tp", "2"])).contains("3x192x128:128  # gate-up\n"));
+    assert!(success(list(&["--tp", "2"])).contains("3x192x128:128  # qkv, gate-up\n"));
     // Weights in a format that octile does not read have layers all the same.
     fs::write(model.join("model.safetensors"), "not weights").unwrap();
     let configured = success(list(&[]));

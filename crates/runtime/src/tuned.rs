@@ -195,12 +195,18 @@ impl TablePlace {
     fn draft(&self, table: &TunedTable) -> Result<NamedTempFile, TunedError> {
         let failed = |error| self.failed("write", error);
         self.remove_drafts();
+        let text = table.to_text();
+        if text.len() as u64 > MOST_BYTES {
+            // It could not be read again.
+            let reason = format!("it would be larger than {} MiB; {ADVICE}", MOST_BYTES >> 20);
+            return Err(failed(io::Error::other(reason)));
+        }
         let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.folder).map_err(failed)?;
         // Temporary files are private, but other users of a shared folder read its tables. The lock has the
         // permissions that this process gives to new files.
         let like = fs::metadata(&self.file).or_else(|_| self.lock.metadata()).map_err(failed)?;
         draft.as_file().set_permissions(like.permissions()).map_err(failed)?;
-        draft.write_all(table.to_text().as_bytes()).map_err(failed)?;
+        draft.write_all(text.as_bytes()).map_err(failed)?;
         draft.as_file().sync_all().map_err(failed)?;
         Ok(draft)
     }
@@ -309,6 +315,26 @@ mod tests {
         let message = inside_a_file.require_writable(TunedTarget::Cpu).unwrap_err().to_string();
         assert!(message.starts_with("cannot make the folder of "), "{message}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn a_table_grows_no_larger_than_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let tables = TunedFolder::new(folder.path());
+        let long = |m| TunedEntry { date: "x".repeat(MOST_BYTES as usize / 2), ..entry(m) };
+        tables.record(long(1)).unwrap();
+        let message = tables.record(long(2)).unwrap_err().to_string();
+        assert!(message.contains("it would be larger than 32 MiB; move it away"), "{message}");
+        assert_eq!(tables.read(TunedTarget::Cpu).unwrap().entries.len(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_that_is_no_file_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(LOCK)).unwrap();
+        let message = TunedFolder::new(folder.path()).record(entry(1)).unwrap_err().to_string();
+        assert!(message.ends_with(".lock is not a regular file"), "{message}");
     }
 
     #[test]
