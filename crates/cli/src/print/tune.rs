@@ -56,7 +56,7 @@ fn text(report: &TuneReport) -> String {
     }
     let searched = report.searched().count();
     let seconds: f64 = report.searched().map(|shape| shape.seconds).sum();
-    let faster = report.searched().filter(|shape| shape.entry.choice.is_some()).count();
+    let faster = report.shapes.iter().filter(|shape| shape.entry.choice.is_some()).count();
     let known = report.shapes.len() - searched;
     let _ = write!(text, "{} searched", counted(searched, "shape"));
     if searched > 0 {

@@ -121,6 +121,11 @@ impl TunedTables {
         entries.filter(move |entry| entry.device == *device).map(|entry| &entry.problem)
     }
 
+    /// Whether there is an entry for a problem, on any device, stale or not.
+    pub fn contains(&self, problem: &Problem) -> bool {
+        self.layers().iter().any(|(_, table)| table.at.contains_key(problem))
+    }
+
     /// The first entry for a problem on a device that is not stale. `with` tells what the kernels of an entry
     /// are now; `None` where they cannot be made.
     pub fn lookup(

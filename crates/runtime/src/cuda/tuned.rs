@@ -1,5 +1,10 @@
 //! Tuned plans for a GPU.
 
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex},
+};
+
 use octile_core::{
     Problem, Strategy,
     device::hopper::HopperGpu,
@@ -8,7 +13,7 @@ use octile_core::{
 };
 use octile_kernels::hopper;
 
-use super::{Gpu, format_version};
+use super::{Gpu, format_version, kernel_cache::lock};
 
 /// The GPU as a table names it.
 pub fn device(gpu: &Gpu) -> TunedDevice {
@@ -51,15 +56,37 @@ pub fn notes(gpu: &Gpu, problems: &[Problem]) -> Vec<String> {
 
 /// The plan of the process's tables that is faster than the default one.
 pub fn plan(gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
-    plan_of(crate::tuned::for_use(TunedTarget::Gpu)?, gpu, default)
-}
-
-/// The same of other tables. Only `strip` with the default promotion is tuned.
-pub fn plan_of(tables: &TunedTables, gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
-    if default.strategy != Strategy::Strip || default.promote_every != STAGE_K {
+    type Found = HashMap<(TunedDevice, i32, Problem), Option<TileConfig>>;
+    // Every layer of a model asks, and whether an entry counts takes milliseconds: its kernels are generated.
+    static FOUND: LazyLock<Mutex<Found>> = LazyLock::new(Mutex::default);
+    let tables = crate::tuned::for_use(TunedTarget::Gpu)?;
+    let problem = &default.problem;
+    if !is_tuned(default) || !tables.contains(problem) {
         return None;
     }
+    let key = (device(gpu), gpu.driver(), *problem);
+    let found = lock(&FOUND).get(&key).copied();
+    let config = found.unwrap_or_else(|| {
+        let config = config_of(tables, gpu, problem);
+        lock(&FOUND).insert(key, config);
+        config
+    });
+    chosen(problem, gpu.properties(), config?)
+}
+
+/// The same of other tables.
+pub fn plan_of(tables: &TunedTables, gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
     let problem = &default.problem;
-    let entry = tables.lookup(&device(gpu), problem, |entry| with_entry(gpu, entry))?;
-    chosen(problem, gpu.properties(), entry.choice?.gpu()?)
+    let config = is_tuned(default).then(|| config_of(tables, gpu, problem))?;
+    chosen(problem, gpu.properties(), config?)
+}
+
+/// Whether plans of this kind are tuned: `strip` with the default promotion.
+fn is_tuned(default: &HopperPlan) -> bool {
+    default.strategy == Strategy::Strip && default.promote_every == STAGE_K
+}
+
+/// The tile of the first entry that counts.
+fn config_of(tables: &TunedTables, gpu: &Gpu, problem: &Problem) -> Option<TileConfig> {
+    tables.lookup(&device(gpu), problem, |entry| with_entry(gpu, entry))?.choice?.gpu()
 }
