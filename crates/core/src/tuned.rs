@@ -306,16 +306,17 @@ impl TunedEntry {
         if !times.all(is_time) {
             return Some("has samples that are no times");
         }
-        if self.choice.is_none() {
-            return None;
-        }
+        self.choice.and_then(|_| self.choice_defect())
+    }
+
+    /// What a table claims must follow from its samples. A search keeps a choice only where it is faster in
+    /// every way of calling.
+    fn choice_defect(&self) -> Option<&'static str> {
         let is_measured = |samples: &TunedSamples| !samples.default.is_empty() && !samples.tuned.is_empty();
+        let is_faster = |samples: &TunedSamples| median(&samples.tuned) < median(&samples.default);
         if self.samples.is_empty() || !self.samples.iter().all(is_measured) {
             return Some("has a choice without samples");
         }
-        // What a table claims must follow from its samples. A search keeps a choice only where it is faster
-        // in every way of calling.
-        let is_faster = |samples: &TunedSamples| median(&samples.tuned) < median(&samples.default);
         (!self.samples.iter().all(is_faster))
             .then_some("has a choice that is not faster than the default in every way of calling")
     }
