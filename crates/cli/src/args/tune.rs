@@ -50,8 +50,8 @@ pub struct TuneArgs {
     pub html: Option<PathBuf>,
     /// Layers of --model on one of N tensor-parallel devices
     ///
-    /// As vLLM and SGLang divide them: layers that read the hidden state along N, those that write it along K.
-    /// Needs the config.json of the model.
+    /// As vLLM and SGLang divide them: layers that read the hidden state along N, those that write it along
+    /// K. Needs the config.json of the model.
     #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub tp: Option<u16>,
     /// Search shapes again that the table already holds

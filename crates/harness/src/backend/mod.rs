@@ -43,8 +43,8 @@ pub trait Backend {
         None
     }
 
-    /// What a user should know about tuned tables before these problems run: sentences about files and entries
-    /// that are ignored.
+    /// What a user should know about tuned tables before these problems run: sentences about files and
+    /// entries that are ignored.
     fn table_notes(&self, _: &[Problem]) -> Vec<String> {
         Vec::new()
     }

@@ -183,9 +183,9 @@ impl ModelConfig {
         Ok(Self { hidden, attention, dense, expert: Some(expert), shared })
     }
 
-    /// The layers of one of `degree` tensor-parallel devices, single and fused as inference engines do. Layers
-    /// that read the hidden state are split along N, those that write it along K; a device has one key-value
-    /// head at least.
+    /// The layers of one of `degree` tensor-parallel devices, single and fused as inference engines do.
+    /// Layers that read the hidden state are split along N, those that write it along K; a device has one
+    /// key-value head at least.
     pub fn layers(&self, degree: usize) -> Result<Vec<Layer>, ConfigError> {
         let hidden = self.hidden;
         let mut layers = self.attention.layers(hidden, degree)?;
