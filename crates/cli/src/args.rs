@@ -161,6 +161,21 @@ pub enum Command {
     CompileChild,
 }
 
+impl Command {
+    /// Whether it depends on the environment variables of the library.
+    pub fn multiplies(&self) -> bool {
+        matches!(
+            self,
+            Self::Test(_)
+                | Self::Bench(_)
+                | Self::Tune(_)
+                | Self::Devices
+                | Self::Inspect(_)
+                | Self::Check(_)
+        )
+    }
+}
+
 /// `--json`, the same for every command that has it.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct JsonArgs {

@@ -17,9 +17,9 @@ use crate::{
     print::{one_line, shown},
 };
 
-/// Size limit of a manifest.
+/// Size limit of a manifest or a model's configuration.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
-/// Size limit of a benchmark record.
+/// Size limit of a benchmark record or a list of shapes.
 pub const RECORD_BYTES: u64 = 64 << 20;
 /// Size limit of a dump, a kernel or a module.
 pub const DUMP_BYTES: u64 = 128 << 20;

@@ -147,7 +147,19 @@ fn a_table_is_used_unless_it_is_turned_off() {
     choose_portable(path, |entry| entry["device"]["units"] = json!(2));
     assert_eq!(isa(&[], &[]), "portable");
     choose_portable(path, |entry| entry["with"]["kernels"] = json!("0123456789abcdef"));
-    assert_eq!(isa(&[], &[]), default);
+    let (used, note) = bench_isa(path, shape, &[], &[]);
+    assert_eq!(used, default);
+    assert!(note.contains("ignoring 1 tuned entry") && note.contains("other kernels"), "{note}");
+    assert_eq!(note.lines().count(), 1, "{note}");
+    for (shape, args, variable) in [
+        (SHAPES[1], &[][..], ""),
+        (shape, &["--untuned"], ""),
+        (shape, &["--isa", "portable"], ""),
+        (shape, &[], "off"),
+    ] {
+        let (_, note) = bench_isa(path, shape, args, &[("OCTILE_TUNED", variable)]);
+        assert!(!note.contains("ignoring"), "{shape} {args:?} {variable}: {note}");
+    }
     let output = tune(path, &[shape]).output().unwrap();
     let note = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(note.contains("ignoring 1 tuned entry") && note.contains("other kernels"), "{note}");
@@ -276,6 +288,55 @@ fn shapes_come_from_samples_lists_and_configurations() {
     let layers = list(&["tune", "--model", "model", "--tokens", "1,64", "--list"]);
     assert_eq!(layers.lines().count(), 14, "{layers}");
     assert!(layers.contains("64x6144x1024:128  # gate-up\n"), "{layers}");
+    let half = list(&["tune", "--model", "model", "--tokens", "64,64", "--tp", "2", "--list"]);
+    assert_eq!(half.lines().count(), 6, "{half}");
+    assert!(
+        half.contains("64x2048x1024:128  # qkv\n") && half.contains("64x1024x1536:128  # down\n"),
+        "{half}"
+    );
+    // As an editor on Windows writes it.
+    fs::write(folder.path().join("windows.txt"), "\u{feff}1x2x3:128 # one\r\n\r\n  4X5x6:256\r\n").unwrap();
+    let windows = list(&["tune", "--shapes-from", "windows.txt", "--list"]);
+    assert_eq!(windows, "1x2x3:128  # one\n4x5x6:256  # Custom\n");
+}
+
+/// Fused layers are searched beside those that a checkpoint stores.
+#[test]
+fn weights_and_configuration_are_both_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    fs::create_dir(&model).unwrap();
+    let config = json!({
+        "hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 2, "num_key_value_heads": 1,
+    });
+    let header = json!({"model.layers.0.self_attn.q_proj.weight": {
+        "dtype": "BF16", "shape": [128, 128], "data_offsets": [0, 32768],
+    }});
+    let header = header.to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.as_bytes());
+    file.extend([0; 32768]);
+    fs::write(model.join("model.safetensors"), file).unwrap();
+    let list = |args: &[&str]| {
+        let args = [&["tune", "--model", "model", "--tokens", "3", "--list"], args].concat();
+        octile(folder.path(), &args).output().unwrap()
+    };
+    let stored = success(list(&[]));
+    assert_eq!(stored, "3x128x128:128  # model.layers.*.self_attn.q_proj\n");
+    assert_eq!(list(&["--tp", "2"]).status.code(), Some(2));
+    fs::write(model.join("config.json"), config.to_string()).unwrap();
+    let both = success(list(&[]));
+    assert!(both.starts_with("3x128x128:128  # model.layers.*.self_attn.q_proj, q, o\n"), "{both}");
+    assert!(both.contains("3x256x128:128  # qkv\n") && both.contains("3x384x128:128  # gate-up\n"), "{both}");
+    assert!(success(list(&["--tp", "2"])).contains("3x192x128:128  # qkv, gate-up\n"));
+    // Weights in a format that octile does not read have layers all the same.
+    fs::write(model.join("model.safetensors"), "not weights").unwrap();
+    let configured = success(list(&[]));
+    assert!(configured.starts_with("3x128x128:128  # q, o\n"), "{configured}");
+    fs::write(model.join("config.json"), "{").unwrap();
+    let output = list(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
 }
 
 #[test]
@@ -283,7 +344,26 @@ fn bad_requests_are_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("bad.txt"), "16x16x16:128\n16x16\n").unwrap();
     fs::write(folder.path().join("empty.txt"), "# nothing\n").unwrap();
+    fs::write(folder.path().join("binary.txt"), [0xff, 0xfe, 0x31, 0]).unwrap();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    fs::create_dir(folder.path().join("zero")).unwrap();
+    let config = json!({
+        "hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 0,
+    });
+    fs::write(folder.path().join("zero/config.json"), config.to_string()).unwrap();
     for (args, says) in [
+        (&["tune", "--model", "empty"][..], "empty has neither a config.json nor .safetensors files"),
+        (&["tune", "--model", "zero"], "config.json: its num_key_value_heads is 0, and must be"),
+        (&["tune", "--model", "missing"], "missing"),
+        (&["tune", "--model", "zero", "--tokens", "0"], "expected numbers from 1 to"),
+        (&["tune", "--model", "zero", "--tokens", ","], "expected numbers from 1 to"),
+        (&["tune", "--model", "zero", "--tp", "0"], "--tp"),
+        (&["tune", "--tp", "2", "--shape", "1x1x1:128"], "--tp"),
+        (&["tune", "--budget", "0", "--shape", "1x1x1:128"], "a number of seconds above 0"),
+        (&["tune", "--budget=-1", "--shape", "1x1x1:128"], "a number of seconds above 0"),
+        (&["tune", "--budget", "nan", "--shape", "1x1x1:128"], "a number of seconds above 0"),
+        (&["tune", "--shapes-from", "binary.txt"], "binary.txt is not UTF-8 text: list one shape per line"),
+        (&["tune", "--shapes-from", "empty"], "it is a folder"),
         (&["tune"][..], "no shape is named: use --shape"),
         (&["tune", "--shapes-from", "bad.txt"], "bad.txt:2"),
         (&["tune", "--shapes-from", "empty.txt"], "has no shape"),
@@ -298,6 +378,27 @@ fn bad_requests_are_one_sentence() {
         assert!(stderr.contains(says), "{args:?}: {stderr}");
     }
     assert!(!folder.path().join("cpu.json").exists());
+}
+
+/// A misspelled switch must not look as if it had an effect.
+#[test]
+fn variables_that_mean_nothing_are_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = ["bench", "--backend", "cpu", "--quick", "--shape", "1x1x1:128"];
+    for (variable, value, says) in [
+        ("OCTILE_TUNED", "of", "OCTILE_TUNED is 'of': set it to on or off, or remove it"),
+        ("OCTILE_BATCH_INVARIANT", "ture", "OCTILE_BATCH_INVARIANT is 'ture': set it to on or off"),
+        ("OCTILE_ISA", "nonsense", "OCTILE_ISA: unknown"),
+    ] {
+        for args in [&bench[..], &["devices"]] {
+            let output = octile(folder.path(), args).env(variable, value).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{variable} {args:?}: {stderr}");
+            assert!(stderr.contains(says) && stderr.lines().count() == 1, "{args:?}: {stderr}");
+        }
+        let help = octile(folder.path(), &["completions", "bash"]).env(variable, value).output().unwrap();
+        assert!(help.status.success());
+    }
 }
 
 #[test]

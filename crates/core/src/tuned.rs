@@ -3,16 +3,27 @@
 //! A table is text from a file that anyone may have written: whatever is wrong with it, a multiplication goes
 //! on with its default plan. An entry holds choices, not plans: the plan is made from them here, and refused
 //! where this version would not make it. It counts only for the device, the library and the kernels that it
-//! was measured with.
+//! was measured with. [`TunedTables`] looks entries up, in the user's table first, then in the shipped one.
 
-use std::fmt;
+mod tables;
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Problem,
-    plan::{cpu::CpuChoice, hopper::TileConfig, tpu::Dims},
+    plan::{
+        cpu::CpuChoice,
+        hopper::{ClusterMode, TileConfig},
+        tpu::Dims,
+    },
 };
+
+pub use tables::{TableOrigin, TunedTables, shipped};
 
 /// Name of the format.
 pub const SCHEMA: &str = "octile-tuned";
@@ -22,9 +33,6 @@ pub const VERSION: u32 = 1;
 pub const MOST_BYTES: u64 = 32 << 20;
 /// Version of the library that makes the plans.
 pub const LIBRARY: &str = env!("CARGO_PKG_VERSION");
-
-/// Tables that come with the library.
-const SHIPPED: [(&str, &str); 1] = [("cpu.json", include_str!("tuned/cpu.json"))];
 
 /// Kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,6 +44,20 @@ pub enum TunedTarget {
     Gpu,
     /// A TPU.
     Tpu,
+}
+
+impl TunedTarget {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Cpu, Self::Gpu, Self::Tpu];
+
+    /// Name of the file that holds its table.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu.json",
+            Self::Gpu => "gpu.json",
+            Self::Tpu => "tpu.json",
+        }
+    }
 }
 
 /// A device as a table names it.
@@ -80,18 +102,6 @@ impl TunedWith {
     pub fn new(kernels: impl Into<String>, driver: impl Into<String>) -> Self {
         Self { library: LIBRARY.to_owned(), kernels: kernels.into(), driver: driver.into() }
     }
-
-    /// What differs, in words.
-    fn difference(&self, now: &Self) -> Option<String> {
-        let Self { library, kernels, driver } = self;
-        if *library != now.library {
-            return Some(format!("octile {library}, not {}", now.library));
-        }
-        if *driver != now.driver {
-            return Some(format!("driver {driver}, not {}", now.driver));
-        }
-        (*kernels != now.kernels).then(|| "other kernels".to_owned())
-    }
 }
 
 /// The choices that a plan is made from.
@@ -113,6 +123,42 @@ impl TunedChoice {
             Self::Cpu(_) => TunedTarget::Cpu,
             Self::Gpu(_) => TunedTarget::Gpu,
             Self::Tpu(_) => TunedTarget::Tpu,
+        }
+    }
+
+    /// The choice for a CPU.
+    pub const fn cpu(self) -> Option<CpuChoice> {
+        if let Self::Cpu(choice) = self { Some(choice) } else { None }
+    }
+
+    /// The tile for a GPU.
+    pub const fn gpu(self) -> Option<TileConfig> {
+        if let Self::Gpu(config) = self { Some(config) } else { None }
+    }
+
+    /// The tile for a TPU.
+    pub const fn tpu(self) -> Option<Dims> {
+        if let Self::Tpu(tile) = self { Some(tile) } else { None }
+    }
+}
+
+impl fmt::Display for TunedChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu(choice) => write!(f, "{choice}"),
+            Self::Gpu(config) => {
+                write!(f, "{}x{}", config.tile.a, config.tile.b)?;
+                if config.swapped {
+                    f.write_str(" swapped")?;
+                }
+                match config.cluster {
+                    ClusterMode::Single => Ok(()),
+                    ClusterMode::MulticastA => f.write_str(", multicast A"),
+                    ClusterMode::MulticastB => f.write_str(", multicast B"),
+                    ClusterMode::SplitK(parts) => write!(f, ", split-K {parts}"),
+                }
+            }
+            Self::Tpu(tile) => write!(f, "tile {}x{}x{}", tile.m, tile.n, tile.k),
         }
     }
 }
@@ -152,13 +198,6 @@ pub struct TunedEntry {
     pub date: String,
     /// The samples that decided.
     pub samples: Vec<TunedSamples>,
-}
-
-impl TunedEntry {
-    /// Whether it is about the same problem on the same device, and replaces the other.
-    fn replaces(&self, other: &Self) -> bool {
-        (&self.device, &self.problem) == (&other.device, &other.problem)
-    }
 }
 
 /// A table.
@@ -225,24 +264,23 @@ impl TunedTable {
         }
     }
 
-    /// The tables that come with the library.
-    pub fn shipped() -> Self {
-        let tables = SHIPPED.iter().map(|(_, text)| Self::parse(text).unwrap_or_default());
-        tables.fold(Self::default(), |mut all, table| {
-            all.merge(table.entries);
-            all
-        })
-    }
-
     /// Adds entries, which replace older ones for the same problem and device.
     pub fn merge(&mut self, entries: Vec<TunedEntry>) {
-        for entry in entries {
-            self.entries.retain(|old| !entry.replaces(old));
-            self.entries.push(entry);
+        let mut at = HashMap::new();
+        let all = std::mem::take(&mut self.entries).into_iter().chain(entries);
+        for entry in all {
+            match at.entry((entry.device.clone(), entry.problem)) {
+                Entry::Vacant(place) => {
+                    place.insert(self.entries.len());
+                    self.entries.push(entry);
+                }
+                Entry::Occupied(place) => self.entries[*place.get()] = entry,
+            }
         }
+        // Reviewed files must not change their order, whatever the order of the searches was.
         let key = |entry: &TunedEntry| {
-            let Problem { m, n, k, .. } = entry.problem;
-            (entry.device.clone(), n, k, m)
+            let Problem { m, n, k, quant_block, x, out } = entry.problem;
+            (entry.device.clone(), n, k, m, quant_block, x.to_string(), out.to_string())
         };
         self.entries.sort_by_cached_key(key);
     }
@@ -256,41 +294,6 @@ impl TunedTable {
         let entries = entries.join(",\n");
         format!("{{\"schema\":\"{schema}\",\"version\":{version},\"entries\":[{open}{entries}{close}]}}\n")
     }
-
-    /// The entries for a device, stale ones included.
-    pub fn of_device(&self, device: &TunedDevice) -> impl Iterator<Item = &TunedEntry> {
-        self.entries.iter().filter(move |entry| entry.device == *device)
-    }
-
-    /// The entry for a problem on a device, unless it is stale. `with` tells what the kernels of an entry are
-    /// now; `None` where they cannot be made.
-    pub fn lookup(
-        &self,
-        device: &TunedDevice,
-        problem: &Problem,
-        with: impl Fn(&TunedEntry) -> Option<TunedWith>,
-    ) -> Option<&TunedEntry> {
-        let entry = self.of_device(device).find(|entry| entry.problem == *problem)?;
-        with(entry).is_some_and(|now| entry.with == now).then_some(entry)
-    }
-
-    /// One sentence about entries for this device that do not count any more.
-    pub fn stale(
-        &self,
-        device: &TunedDevice,
-        with: impl Fn(&TunedEntry) -> Option<TunedWith>,
-    ) -> Option<String> {
-        let difference = |entry: &TunedEntry| match with(entry) {
-            Some(now) => entry.with.difference(&now),
-            None => Some("plans that this version does not make".to_owned()),
-        };
-        let differences: Vec<String> = self.of_device(device).filter_map(difference).collect();
-        let first = differences.first()?;
-        let (count, entries) = (differences.len(), if differences.len() == 1 { "entry" } else { "entries" });
-        Some(format!(
-            "ignoring {count} tuned {entries} for {device} measured with {first}: run `octile tune`"
-        ))
-    }
 }
 
 impl TunedEntry {
@@ -303,23 +306,30 @@ impl TunedEntry {
         if !times.all(is_time) {
             return Some("has samples that are no times");
         }
-        if self.choice.is_some() && self.samples.iter().all(|samples| samples.tuned.is_empty()) {
+        self.choice.and_then(|_| self.choice_defect())
+    }
+
+    /// What a table claims must follow from its samples. A search keeps a choice only where it is faster in
+    /// every way of calling.
+    fn choice_defect(&self) -> Option<&'static str> {
+        let is_measured = |samples: &TunedSamples| !samples.default.is_empty() && !samples.tuned.is_empty();
+        let is_faster = |samples: &TunedSamples| median(&samples.tuned) < median(&samples.default);
+        if self.samples.is_empty() || !self.samples.iter().all(is_measured) {
             return Some("has a choice without samples");
         }
-        // What a table claims must follow from its samples: an entry that is slower is never used.
-        let slower = |samples: &TunedSamples| median(&samples.tuned) > median(&samples.default);
-        if self.choice.is_some() && self.samples.iter().all(slower) {
-            return Some("has a choice that is slower than the default");
-        }
-        None
+        (!self.samples.iter().all(is_faster))
+            .then_some("has a choice that is not faster than the default in every way of calling")
     }
 }
 
-/// Median; 0 without samples.
-fn median(samples: &[f64]) -> f64 {
+/// Median, the mean of the middle two of an even number; infinite without samples.
+pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+    match sorted.len() {
+        0 => f64::INFINITY,
+        len => (sorted[(len - 1) / 2] + sorted[len / 2]) / 2.0,
+    }
 }
 
 /// A 64-bit FNV-1a hash as 16 hexadecimal digits, to recognize kernels by.

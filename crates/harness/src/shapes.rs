@@ -4,6 +4,7 @@
 //! and shares no problem with it. Both are drawn once and for all from a seed: layers of published
 //! configurations under tensor parallelism, with M on a log scale, and a few with ragged sides.
 
+mod config;
 mod models;
 
 use std::{fmt, str::FromStr};
@@ -13,7 +14,8 @@ use octile_core::{Problem, QuantBlock, sample::Rng};
 use crate::case::Case;
 use models::MODELS;
 
-pub use models::{Layer, ModelConfig, UnusableConfig};
+pub use config::{ConfigError, ModelConfig};
+pub use models::Layer;
 
 /// Most rows of x.
 const MOST_ROWS: f64 = 16384.0;

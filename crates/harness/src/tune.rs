@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use octile_core::{
     Problem,
-    tuned::{TunedChoice, TunedDevice, TunedEntry, TunedSamples, TunedTable, TunedWith},
+    tuned::{TunedChoice, TunedDevice, TunedEntry, TunedSamples, TunedTables, TunedWith},
 };
 use serde::Serialize;
 
@@ -132,7 +132,8 @@ pub fn tune(
     let choices = trial.candidates();
     let doing = |left: usize| observer.doing(format!("{problem}: {left} of {} candidates", choices.len()));
     let is_counted = trial.is_counted();
-    let outcome = search(choices.len(), is_counted, effort, |index| trial.sample(index), doing)?;
+    let sample = |index| Ok(trial.sample(index)?.into_iter().map(rounded).collect());
+    let outcome = search(choices.len(), is_counted, effort, sample, doing)?;
     let mut winner = outcome.winner;
     let mut refusal = None;
     if let Some(index) = winner
@@ -181,7 +182,7 @@ pub fn tune(
 
 fn samples(tuner: &dyn Tuner, outcome: &SearchOutcome, winner: Option<usize>) -> Vec<TunedSamples> {
     let of_call = |(at, call): (usize, &&str)| {
-        let column = |rounds: &[Vec<f64>]| rounds.iter().map(|costs| rounded(costs[at])).collect();
+        let column = |rounds: &[Vec<f64>]| rounds.iter().map(|costs| costs[at]).collect();
         TunedSamples {
             call: (*call).to_owned(),
             unit: tuner.unit().to_owned(),
@@ -192,12 +193,13 @@ fn samples(tuner: &dyn Tuner, outcome: &SearchOutcome, winner: Option<usize>) ->
     tuner.calls().iter().enumerate().map(of_call).collect()
 }
 
-/// Six digits: more would be noise, and make tables long.
+/// Six digits: more would be noise, and make tables long. Costs are rounded before they decide, so that what
+/// a table claims follows from its samples to the last digit.
 fn rounded(cost: f64) -> f64 {
     format!("{cost:.5e}").parse().unwrap_or(cost)
 }
 
 /// The entry of an earlier run that still counts.
-pub fn known(tuner: &dyn Tuner, table: &TunedTable, problem: &Problem) -> Option<TunedEntry> {
-    table.lookup(&tuner.device(), problem, |entry| tuner.with(problem, entry.choice)).cloned()
+pub fn known(tuner: &dyn Tuner, tables: &TunedTables, problem: &Problem) -> Option<TunedEntry> {
+    tables.lookup(&tuner.device(), problem, |entry| tuner.with(problem, entry.choice)).cloned()
 }

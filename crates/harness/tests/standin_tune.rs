@@ -7,7 +7,7 @@ use std::time::Duration;
 use octile_core::{
     ActivationKind, Problem, ScaleGranularity, Strategy,
     plan::hopper::HopperPlan,
-    tuned::{TunedChoice, TunedTable},
+    tuned::{TunedChoice, TunedTable, TunedTables},
 };
 use octile_harness::{
     case::Case,
@@ -53,15 +53,20 @@ fn a_faster_plan_is_found_recorded_and_used() {
     let mut table = TunedTable::default();
     table.merge(vec![found.entry.clone()]);
     let table = TunedTable::parse(&table.to_text()).unwrap();
+    let shipped = TunedTables::default().over(table.clone());
+    let table = TunedTables::of_user(table);
     assert_eq!(tune::known(&tuner, &table, &problem), Some(found.entry));
     let gpu = Gpu::open_first().unwrap();
     let default = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip).unwrap();
     let plan = tuned::plan_of(&table, &gpu, &default).expect("the table holds a faster plan");
     assert_eq!(TunedChoice::Gpu(plan.shape), choice);
     assert_ne!(plan.shape, default.shape);
-    // Another driver makes other code of the same PTX.
+    // Another driver makes other code of the same PTX: a reason to measure again, which the readers of a
+    // shipped table cannot have done.
     standin.pretend("NVIDIA H200,9.0,132", 12_080);
-    assert_eq!(tuned::plan_of(&table, &Gpu::open_first().unwrap(), &default), None);
+    let gpu = Gpu::open_first().unwrap();
+    assert_eq!(tuned::plan_of(&table, &gpu, &default), None);
+    assert_eq!(tuned::plan_of(&shipped, &gpu, &default), Some(plan));
     assert_eq!(standin.faults(), [""; 0]);
 }
 

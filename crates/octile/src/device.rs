@@ -59,7 +59,8 @@ impl Device {
     /// This machine's CPU: the fastest instructions for each multiplication, one thread per core.
     ///
     /// Threads start with the first multiplication that is large enough for them. Plans that `octile tune`
-    /// found are used where there are any, on GPUs too; `OCTILE_TUNED=off` uses default plans only.
+    /// found, or that come with the library, are used where there are any, on GPUs too; `OCTILE_TUNED=off`
+    /// uses default plans only.
     pub fn cpu() -> Result<Self, Error> {
         Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::builder().tuned(true).build()?)))))
     }

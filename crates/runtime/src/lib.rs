@@ -6,4 +6,5 @@ pub mod cleanup;
 pub mod cpu;
 pub mod cuda;
 pub mod pjrt;
+pub mod switches;
 pub mod tuned;

@@ -5,60 +5,78 @@
 //! plans of tables depend on the number of rows.
 
 use std::{
+    collections::HashSet,
     fs::{self, File},
     io::{self, Read, Write},
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-use octile_core::tuned::{MOST_BYTES, TableError, TunedEntry, TunedTable, TunedTarget};
+use octile_core::{
+    Problem,
+    tuned::{
+        MOST_BYTES, TableError, TunedDevice, TunedEntry, TunedTable, TunedTables, TunedTarget, TunedWith,
+    },
+};
 use tempfile::NamedTempFile;
 
-use crate::cpu::{dispatch::INVARIANT_VARIABLE, machine::is_set};
+use crate::switches::{INVARIANT, Switch};
 
-/// Environment variable that turns tables off.
-pub const SWITCH_VARIABLE: &str = "OCTILE_TUNED";
+/// Turns tables off.
+pub const SWITCH: Switch = Switch { variable: "OCTILE_TUNED", default: true };
 /// Environment variable that names the user's folder.
 pub const FOLDER_VARIABLE: &str = "OCTILE_TUNED_DIR";
+/// What to do about a file that is no table.
+const ADVICE: &str = "move it away, or name another folder with OCTILE_TUNED_DIR";
 /// Files of a folder that are locked or not finished.
 const LOCK: &str = ".lock";
 const DRAFT: &str = ".draft-";
 
-/// Whether plans of tables are used in this process.
+/// Whether plans of tables are used in this process. They are not where a variable has a value that means
+/// nothing: [`crate::switches::require_known`] reports it.
 pub fn is_enabled() -> bool {
-    let off = std::env::var_os(SWITCH_VARIABLE)
-        .is_some_and(|value| ["off", "0", "no", "false"].iter().any(|off| value.eq_ignore_ascii_case(off)));
-    !off && !is_set(INVARIANT_VARIABLE)
+    SWITCH.is_on().unwrap_or(false) && !INVARIANT.is_on().unwrap_or(true)
 }
 
-/// The tables to use in this process: read once, `None` where they are turned off.
-pub fn for_use() -> Option<&'static TunedTable> {
-    is_enabled().then(|| &of_process().table)
+/// The tables of a kind of device to use in this process: read once, `None` where they are turned off.
+pub fn for_use(target: TunedTarget) -> Option<&'static TunedTables> {
+    is_enabled().then(|| &of_process(target).tables)
 }
 
-/// Tables, and what is wrong with files that were passed over.
-#[derive(Debug, Default)]
-pub struct LoadedTables {
-    /// The shipped tables, and over them the user's.
-    pub table: TunedTable,
-    /// One sentence per file that could not be read.
-    pub notes: Vec<String>,
+/// Tables, and what is wrong with a file that was passed over.
+#[derive(Debug)]
+struct LoadedTables {
+    tables: TunedTables,
+    /// One sentence about a file that could not be read.
+    note: Option<String>,
 }
 
-/// The tables as they were when the process first asked, also where they are turned off.
-pub fn of_process() -> &'static LoadedTables {
-    static LOADED: OnceLock<LoadedTables> = OnceLock::new();
-    LOADED.get_or_init(|| {
-        let mut loaded = LoadedTables { table: TunedTable::shipped(), notes: Vec::new() };
-        let Some(folder) = TunedFolder::of_user() else { return loaded };
-        for target in [TunedTarget::Cpu, TunedTarget::Gpu, TunedTarget::Tpu] {
-            match folder.read(target) {
-                Ok(table) => loaded.table.merge(table.entries),
-                Err(error) => loaded.notes.push(format!("ignoring tuned plans: {error}")),
-            }
-        }
-        loaded
+/// The tables as they were when the process first asked.
+fn of_process(target: TunedTarget) -> &'static LoadedTables {
+    static LOADED: [OnceLock<LoadedTables>; TunedTarget::ALL.len()] =
+        [const { OnceLock::new() }; TunedTarget::ALL.len()];
+    LOADED[target as usize].get_or_init(|| {
+        let read = TunedFolder::of_user().map_or_else(|| Ok(TunedTable::default()), |user| user.read(target));
+        let note = read.as_ref().err().map(|error| format!("ignoring tuned plans: {error}"));
+        let tables = TunedTables::of_user(read.unwrap_or_default()).over_shipped(target);
+        LoadedTables { tables, note }
     })
+}
+
+/// What a user should know about the tables of a device before these problems are multiplied: a file that
+/// cannot be read, and entries that do not count. `with` as for [`TunedTables::lookup`].
+pub fn notes(
+    device: &TunedDevice,
+    problems: &[Problem],
+    with: impl Fn(&TunedEntry) -> Option<TunedWith>,
+) -> Vec<String> {
+    if !is_enabled() {
+        return Vec::new();
+    }
+    let LoadedTables { tables, note } = of_process(device.target);
+    let problems: HashSet<&Problem> = problems.iter().collect();
+    let stale = tables.stale(device, |problem| problems.contains(problem), with);
+    note.iter().cloned().chain(stale).collect()
 }
 
 /// A folder of tables cannot be read or written.
@@ -76,7 +94,7 @@ pub enum TunedError {
         error: io::Error,
     },
     /// The file is no table.
-    #[error("cannot use {}: {error}; move it away, or name another folder with {FOLDER_VARIABLE}", path.display())]
+    #[error("cannot use {}: {error}; {ADVICE}", path.display())]
     Table {
         /// The file.
         path: PathBuf,
@@ -105,11 +123,7 @@ impl TunedFolder {
 
     /// The table of a kind of device.
     pub fn file(&self, target: TunedTarget) -> PathBuf {
-        self.0.join(match target {
-            TunedTarget::Cpu => "cpu.json",
-            TunedTarget::Gpu => "gpu.json",
-            TunedTarget::Tpu => "tpu.json",
-        })
+        self.0.join(target.file_name())
     }
 
     /// Reads a table; an empty one if there is no file.
@@ -161,7 +175,13 @@ impl TablePlace {
         fs::create_dir_all(folder(&file)).map_err(failed("make the folder of"))?;
         let table = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
         let folder = folder(&table);
-        let lock = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK));
+        let lock_path = folder.join(LOCK);
+        // Opening a FIFO would wait for a reader.
+        if fs::metadata(&lock_path).is_ok_and(|lock| !lock.is_file()) {
+            let error = io::Error::other(format!("{} is not a regular file", lock_path.display()));
+            return Err(failed("lock")(error));
+        }
+        let lock = File::options().create(true).truncate(false).write(true).open(lock_path);
         let lock = lock.map_err(failed("lock"))?;
         lock.lock().map_err(failed("lock"))?;
         Ok(Self { file: table, folder, lock })
@@ -175,12 +195,18 @@ impl TablePlace {
     fn draft(&self, table: &TunedTable) -> Result<NamedTempFile, TunedError> {
         let failed = |error| self.failed("write", error);
         self.remove_drafts();
+        let text = table.to_text();
+        if text.len() as u64 > MOST_BYTES {
+            // It could not be read again.
+            let reason = format!("it would be larger than {} MiB; {ADVICE}", MOST_BYTES >> 20);
+            return Err(failed(io::Error::other(reason)));
+        }
         let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.folder).map_err(failed)?;
         // Temporary files are private, but other users of a shared folder read its tables. The lock has the
         // permissions that this process gives to new files.
         let like = fs::metadata(&self.file).or_else(|_| self.lock.metadata()).map_err(failed)?;
         draft.as_file().set_permissions(like.permissions()).map_err(failed)?;
-        draft.write_all(table.to_text().as_bytes()).map_err(failed)?;
+        draft.write_all(text.as_bytes()).map_err(failed)?;
         draft.as_file().sync_all().map_err(failed)?;
         Ok(draft)
     }
@@ -197,15 +223,16 @@ impl TablePlace {
 
 /// Reads a regular file of bounded size.
 fn read_text(path: &Path) -> io::Result<String> {
+    let refused = |what: &str| io::Error::other(format!("{what}; {ADVICE}"));
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
+        return Err(refused("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other(format!("it is larger than {} MiB", MOST_BYTES >> 20)));
+        return Err(refused(&format!("it is larger than {} MiB", MOST_BYTES >> 20)));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not text"))
+    String::from_utf8(bytes).map_err(|_| refused("it is not text"))
 }
 
 #[cfg(test)]
@@ -291,6 +318,26 @@ mod tests {
     }
 
     #[test]
+    fn a_table_grows_no_larger_than_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let tables = TunedFolder::new(folder.path());
+        let long = |m| TunedEntry { date: "x".repeat(MOST_BYTES as usize / 2), ..entry(m) };
+        tables.record(long(1)).unwrap();
+        let message = tables.record(long(2)).unwrap_err().to_string();
+        assert!(message.contains("it would be larger than 32 MiB; move it away"), "{message}");
+        assert_eq!(tables.read(TunedTarget::Cpu).unwrap().entries.len(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_that_is_no_file_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(LOCK)).unwrap();
+        let message = TunedFolder::new(folder.path()).record(entry(1)).unwrap_err().to_string();
+        assert!(message.ends_with(".lock is not a regular file"), "{message}");
+    }
+
+    #[test]
     fn a_damaged_table_is_one_sentence_and_stays() {
         let folder = tempfile::tempdir().unwrap();
         let tables = TunedFolder::new(folder.path());
@@ -305,7 +352,7 @@ mod tests {
         assert_eq!(tables.record(entry(1)).unwrap_err().to_string(), message);
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"schema\":");
         fs::write(&path, [0xff, 0xfe]).unwrap();
-        assert!(tables.read(TunedTarget::Cpu).unwrap_err().to_string().ends_with("it is not text"));
+        assert!(tables.read(TunedTarget::Cpu).unwrap_err().to_string().contains("it is not text; move"));
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(tables.read(TunedTarget::Cpu).is_err());

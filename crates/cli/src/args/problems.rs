@@ -28,7 +28,8 @@ pub struct ProblemArgs {
     /// Layers of this checkpoint instead of shapes
     ///
     /// A folder in the Hugging Face layout, or one .safetensors file: its fp8 weights, or those that `octile
-    /// quantize` would quantize. `test` checks the first layer of each shape with its real weight.
+    /// quantize` would quantize. `test` checks the first layer of each shape with its real weight. `tune`
+    /// adds the layers that its config.json describes, fused ones included, and needs nothing else.
     #[arg(long, value_name = "MODEL", conflicts_with = "shapes")]
     pub model: Option<PathBuf>,
     /// Rows of x for --model [default: 1,16,512]

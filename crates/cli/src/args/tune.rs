@@ -18,11 +18,13 @@ compiler compiles the candidates, and their cycles are counted.
 Each shape is written when it is done: after Ctrl-C or a crash, the same command
 goes on with the next one. Several may run at once. Tables are JSON files in
 $OCTILE_TUNED_DIR, $XDG_DATA_HOME/octile/tuned or ~/.local/share/octile/tuned.
-Entries of other versions, drivers and devices are ignored.
+Entries of other versions, drivers and devices are ignored. Octile comes with
+tables too, which count where yours have no entry.
 
 Examples:
   octile tune --shape 16x4096x4096:128 --x bf16 --out bf16
   octile tune --model Qwen3-8B --tokens 1,16,64,512,4096 --x bf16 --out bf16
+  octile tune --model DeepSeek-V3 --tp 8 --list    shapes for --shapes-from
   octile tune --shapes-from shapes.txt --backend gpu
   octile tune --sample fit --max-gflop 10
   octile tune --backend tpu --chip tpu7x --shape 1000x1280x5120:128 --out bf16
@@ -46,14 +48,20 @@ pub struct TuneArgs {
     /// Write --explain as a page with a plot
     #[arg(long, value_name = "FILE", requires = "explain")]
     pub html: Option<PathBuf>,
+    /// Layers of --model on one of N tensor-parallel devices
+    ///
+    /// As vLLM and SGLang divide them: layers that read the hidden state along N, those that write it along
+    /// K. Needs the config.json of the model.
+    #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub tp: Option<u16>,
     /// Search shapes again that the table already holds
     #[arg(long)]
     pub again: bool,
     /// List the shapes with their layers, and exit
     #[arg(long)]
     pub list: bool,
-    /// Time per shape in seconds
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "5")]
+    /// Time per shape in seconds, more than 0
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "5")]
     pub budget: Duration,
     /// Threads of the CPU [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -85,12 +93,20 @@ pub enum TuneBackend {
     Tpu,
 }
 
+/// A time in seconds that is not zero.
+fn positive_seconds(text: &str) -> Result<Duration, String> {
+    let positive = seconds(text).ok().filter(|budget| !budget.is_zero());
+    positive.ok_or_else(|| "expected a number of seconds above 0, such as 5 or 0.5".to_owned())
+}
+
 impl TuneArgs {
     /// Rejects options that have no effect on this backend.
     pub fn require_sense(&self, backend: TuneBackend) -> Result<(), IdleOption> {
         self.problems.require_sense()?;
         let (cpu, tpu) = (backend == TuneBackend::Cpu, backend == TuneBackend::Tpu);
         let options = [
+            // clap drops `requires` where an option that conflicts with the required one is given.
+            ("--tp", self.tp.is_some(), self.problems.model.is_some(), "--model"),
             ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
             ("--chip", self.chip.is_some(), tpu, "--backend tpu"),
             ("--libtpu", self.libtpu.is_some(), tpu, "--backend tpu"),

@@ -35,16 +35,16 @@ pub enum State {
 }
 
 /// Lists the devices and compilers of this machine.
-pub fn run() -> Vec<Device> {
-    let cpu = Cpu::new();
+pub fn run() -> Result<Vec<Device>, CpuError> {
+    let cpu = Cpu::new()?;
     let mut devices = vec![processor(&cpu)];
-    let dispatch = cpu.as_ref().ok().map(Cpu::dispatch);
+    let dispatch = cpu.dispatch();
     let native = Isa::ALL.into_iter().filter(|isa| isa.is_native());
     devices.extend(native.map(|isa| instruction_set(isa, dispatch)));
     devices.push(tpu());
     devices.extend(gpus());
     devices.extend(super::tools::list().into_iter().map(compiler));
-    devices
+    Ok(devices)
 }
 
 fn compiler(report: super::tools::ToolReport) -> Device {
@@ -58,22 +58,18 @@ fn compiler(report: super::tools::ToolReport) -> Device {
     Device { name: report.tool.name.to_owned(), state }
 }
 
-fn processor(cpu: &Result<Cpu, CpuError>) -> Device {
+fn processor(cpu: &Cpu) -> Device {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let design = dispatch::cpu_id().map(|id| format!(" ({id})")).unwrap_or_default();
     let facts = format!("{}{design}, {threads} threads", cpu_model());
-    let state = match cpu {
-        Ok(cpu) => State::Ready(format!("{facts}; instruction sets: {}", cpu.dispatch_source())),
-        Err(error) => State::Missing(format!("{facts}; {error}")),
-    };
+    let state = State::Ready(format!("{facts}; instruction sets: {}", cpu.dispatch_source()));
     Device { name: "cpu".to_owned(), state }
 }
 
-fn instruction_set(isa: Isa, dispatch: Option<&IsaDispatch>) -> Device {
+fn instruction_set(isa: Isa, dispatch: &IsaDispatch) -> Device {
     let state = match peak::isa_gflops(isa) {
         Some(gflops) => {
-            let uses = dispatch.map(|dispatch| format!("; {}", uses(isa, dispatch))).unwrap_or_default();
-            State::Ready(format!("peak {gflops:.0} GFLOP/s of one thread{uses}"))
+            State::Ready(format!("peak {gflops:.0} GFLOP/s of one thread; {}", uses(isa, dispatch)))
         }
         None => State::Missing(format!("needs {}", isa.requirement())),
     };

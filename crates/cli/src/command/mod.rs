@@ -42,18 +42,20 @@ use crate::{
 
 /// Runs a command and prints its report.
 pub fn dispatch(args: Args) -> Result<Verdict> {
+    if args.command.as_ref().is_none_or(Command::multiplies) {
+        octile_runtime::switches::require_known()?;
+    }
     match args.command {
         None => overview::run(),
         Some(Command::Test(args)) => test_strategies(args),
         Some(Command::Bench(args)) => bench_strategies(args),
         Some(Command::Tune(args)) => tune_shapes(&args),
         Some(Command::Devices) => {
-            print::devices::report(&devices::run());
+            print::devices::report(&devices::run()?);
             Ok(Verdict::Passed)
         }
         Some(Command::Inspect(args)) => {
             let request = inspect::InspectRequest::new(&args)?;
-            print_table_notes();
             print::inspect::report(&inspect::run(&request)?);
             Ok(Verdict::Passed)
         }
@@ -74,7 +76,6 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         Some(Command::Compare(args)) => compare_inputs(&args),
         Some(Command::Check(args)) => {
             let request = inspect::InspectRequest::new(&args.inspect)?;
-            print_table_notes();
             let outputs = VerdictOutputs::open(&args.judge)?;
             for output in [&outputs.junit, &outputs.json].into_iter().flatten() {
                 output.require_outside(request.folders())?;
@@ -229,7 +230,6 @@ fn test_strategies(mut args: TestArgs) -> Result<Verdict> {
     args.work.backend = work::choose_backend(&args.work);
     args.work.require_sense()?;
     let json = Destination::open_json(&args.work.json)?;
-    print_table_notes();
     let model = model::Model::open(&args.work.problems)?;
     let request = test::request(&args.work, model.as_ref())?;
     work::require_memory(request.cases.iter().map(|case| &case.problem))?;
@@ -239,6 +239,7 @@ fn test_strategies(mut args: TestArgs) -> Result<Verdict> {
         print::model::layers(model);
     }
     for backend in work::open_backends(&args.work)? {
+        work::print_table_notes(backend.as_ref(), &request.cases);
         let progress = Progress::new(request.cases.len() as u64);
         let report = match &model {
             None => correctness::run(backend.as_ref(), &request, &progress)?,
@@ -274,14 +275,12 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
         return Ok(Verdict::Passed);
     }
     args.work.default_plans = args.untuned;
-    if !args.untuned {
-        print_table_notes();
-    }
     if baseline.as_ref().is_some_and(|baseline| !baseline.shares_with(&request)) {
         return Err(CompareError::NothingInCommon.into());
     }
     work::require_memory(request.cases.iter().map(|case| &case.problem))?;
     let backend = work::open_backends(&args.work)?.remove(0);
+    work::print_table_notes(backend.as_ref(), &request.cases);
     let report = bench::run(backend.as_ref(), &request)?;
     let comparison = baseline.map(|baseline| BenchComparison::new(&baseline, &BenchBaseline::from(&report)));
     let comparison = comparison.transpose()?;
@@ -319,15 +318,6 @@ fn tune_shapes(args: &TuneArgs) -> Result<Verdict> {
         None => print::tune::report(&report),
     })?;
     Ok(Verdict::of(report.shapes.iter().all(|shape| shape.refusal.is_none())))
-}
-
-/// Says which tables were passed over.
-fn print_table_notes() {
-    if octile_runtime::tuned::is_enabled() {
-        for note in &octile_runtime::tuned::of_process().notes {
-            print::say(&format!("octile: {note}"));
-        }
-    }
 }
 
 /// A benchmark record, with the model where there is one.

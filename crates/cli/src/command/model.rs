@@ -1,6 +1,6 @@
-//! The layers of a model as problems of `octile test` and `octile bench`.
+//! The layers of a model as problems of `octile test`, `octile bench` and `octile tune`.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 use anyhow::{Context, Result, bail};
 use octile_checkpoint::{Checkpoint, LinearLayer, without_numbers};
@@ -96,8 +96,12 @@ impl Model {
 
     /// The problems to time: every distinct shape with every number of tokens.
     pub(super) fn bench_cases(&self, problems: &ProblemArgs) -> Result<Vec<Case>> {
+        within(problems, self.cases(problems)?)
+    }
+
+    fn cases(&self, problems: &ProblemArgs) -> Result<Vec<Case>> {
         let mut cases: Vec<Case> = Vec::new();
-        for &tokens in tokens(problems) {
+        for tokens in tokens(problems) {
             for layer in &self.layers {
                 let problem = problem(problems, layer, tokens)?;
                 match cases.iter_mut().find(|case| case.problem == problem) {
@@ -106,25 +110,45 @@ impl Model {
                 }
             }
         }
-        within(problems, cases)
+        Ok(cases)
     }
 
-    /// The problems of the model that `--model` names, if it is given. A folder without weights will do, as
-    /// long as its configuration tells the layers.
-    pub(super) fn layers_of(problems: &ProblemArgs) -> Result<Option<Vec<Case>>> {
+    /// The problems of the model that `--model` names, if it is given: its layers as they are stored, and as
+    /// inference engines fuse and divide them, which its configuration tells. Either will do.
+    pub(super) fn layers_of(problems: &ProblemArgs, degree: Option<u16>) -> Result<Option<Vec<Case>>> {
         let Some(path) = problems.model.as_deref() else { return Ok(None) };
-        let config = path.join("config.json");
-        if path.is_dir() && config.is_file() && !has_weights(path) {
-            return configured(problems, &config).map(Some);
+        let is_config = path.is_file() && path.extension().is_some_and(|extension| extension == "json");
+        let config = if is_config { path.to_owned() } else { path.join("config.json") };
+        let has_config = config.symlink_metadata().is_ok();
+        let has_weights = !is_config && (!path.is_dir() || has_weights(path));
+        if !has_config && !has_weights {
+            bail!(
+                "{} has neither a config.json nor .safetensors files: name the folder of a model",
+                shown(path)
+            );
         }
-        Self::read(path)?.bench_cases(problems).map(Some)
+        let cases = match degree.map(usize::from) {
+            Some(degree) if has_config => configured(problems, &config, degree)?,
+            Some(_) => bail!("--tp needs the config.json of the model: name a folder that has one"),
+            None if !has_weights => configured(problems, &config, 1)?,
+            None => {
+                let stored = Self::read(path).and_then(|model| model.cases(problems));
+                // One that tells no layers leaves those of the other.
+                match (stored, configured(problems, &config, 1)) {
+                    (Ok(stored), Ok(fused)) => [stored, fused].concat(),
+                    (Ok(cases), _) | (Err(_), Ok(cases)) => cases,
+                    (Err(error), Err(_)) => return Err(error),
+                }
+            }
+        };
+        within(problems, cases).map(Some)
     }
 
     /// The problems to check: every distinct layer with every number of tokens.
     pub(super) fn test_cases(&self, problems: &ProblemArgs) -> Result<Vec<Case>> {
         let mut cases = Vec::new();
         for layer in &self.layers {
-            for &tokens in tokens(problems) {
+            for tokens in tokens(problems) {
                 cases.push(Case {
                     label: layer.first.module.clone(),
                     problem: problem(problems, layer, tokens)?,
@@ -162,29 +186,30 @@ fn has_weights(folder: &Path) -> bool {
     entries.into_iter().any(|entry| entry.path().extension().is_some_and(|found| found == "safetensors"))
 }
 
-/// The layers that a configuration describes, on one device.
-fn configured(problems: &ProblemArgs, config: &Path) -> Result<Vec<Case>> {
-    let text = input::read_text(config)?;
-    let values: serde_json::Value = serde_json::from_str(&text).with_context(|| shown(config))?;
-    let number = |key: &str| {
-        let value = values.get(key).or_else(|| values.get("text_config")?.get(key))?;
-        usize::try_from(value.as_u64()?).ok()
-    };
-    let model = ModelConfig::from_numbers(number).with_context(|| shown(config))?;
+/// The layers that a configuration describes, on one of `degree` devices.
+fn configured(problems: &ProblemArgs, config: &Path, degree: usize) -> Result<Vec<Case>> {
+    let bytes = input::read(config, input::MANIFEST_BYTES)?;
+    let values: serde_json::Value =
+        serde_json::from_slice(&bytes).with_context(|| format!("{} is not JSON", shown(config)))?;
+    let model = ModelConfig::from_json(&values).with_context(|| shown(config))?;
+    let layers = model.layers(degree).with_context(|| shown(config))?;
     let mut cases = Vec::new();
-    for &tokens in tokens(problems) {
-        for layer in model.layers(1) {
-            let problem = Problem::new(tokens, layer.n, layer.k, QuantBlock::B128)?
-                .with_x(problems.activation())
-                .with_out(problems.out_kind());
+    for tokens in tokens(problems) {
+        for layer in &layers {
+            let problem = Problem::new(tokens, layer.n, layer.k, QuantBlock::B128)
+                .with_context(|| format!("{}: {}", shown(config), layer.name))?;
+            let problem = problem.with_x(problems.activation()).with_out(problems.out_kind());
             cases.push(Case { label: layer.name.to_owned(), problem });
         }
     }
-    within(problems, cases)
+    Ok(cases)
 }
 
-fn tokens(problems: &ProblemArgs) -> &[usize] {
-    if problems.tokens.is_empty() { &TOKENS } else { &problems.tokens }
+/// Numbers of rows, each once.
+fn tokens(problems: &ProblemArgs) -> Vec<usize> {
+    let named = if problems.tokens.is_empty() { &TOKENS[..] } else { &problems.tokens };
+    let mut seen = HashSet::new();
+    named.iter().copied().filter(|&tokens| seen.insert(tokens)).collect()
 }
 
 fn problem(problems: &ProblemArgs, layer: &ModelLayer, tokens: usize) -> Result<Problem> {
@@ -237,7 +262,7 @@ impl ModelTimings {
     /// Sums the times of a report over the layers. Shapes that were not timed are left out.
     pub(super) fn new(model: &Model, problems: &ProblemArgs, report: &BenchReport) -> Result<Self> {
         let mut passes = Vec::new();
-        for &tokens in tokens(problems) {
+        for tokens in tokens(problems) {
             let mut layers = Vec::new();
             for layer in &model.layers {
                 let problem = problem(problems, layer, tokens)?;

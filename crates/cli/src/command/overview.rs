@@ -22,7 +22,7 @@ const BUDGET_PER_SHAPE: Duration = Duration::from_secs(3);
 /// Lists the devices; then checks and times every strategy on each usable one. Each part is printed when it
 /// is done.
 pub fn run() -> Result<Verdict> {
-    print::devices::report(&devices::run());
+    print::devices::report(&devices::run()?);
     let mut passed = true;
     for backend in backends()? {
         passed &= check_and_time(backend.as_ref())?;

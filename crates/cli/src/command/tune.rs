@@ -1,9 +1,13 @@
 //! `octile tune`: searches plans, and keeps those that beat the default.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use anyhow::{Context, Result, bail};
-use octile_core::{ActivationKind, device::tpu::TpuChip, tuned::TunedDevice};
+use octile_core::{
+    ActivationKind,
+    device::tpu::TpuChip,
+    tuned::{TunedDevice, TunedTables},
+};
 use octile_harness::{
     Observer,
     backend::has_usable_gpu,
@@ -55,13 +59,14 @@ impl TuneReport {
 /// The shapes that the arguments name.
 pub fn cases(args: &TuneArgs) -> Result<Vec<Case>> {
     let problems = &args.problems;
+    problems.require_sense()?;
     if let Some(shape) = args.explain {
         return problem_cases(problems, named_cases(&[shape]));
     }
     if !problems.is_named() {
         bail!("no shape is named: use --shape, --shapes-from, --sample or --model, or --explain for one");
     }
-    let cases = match Model::layers_of(problems)? {
+    let cases = match Model::layers_of(problems, args.tp)? {
         Some(cases) => cases,
         None => problem_cases(problems, Vec::new())?,
     };
@@ -71,17 +76,17 @@ pub fn cases(args: &TuneArgs) -> Result<Vec<Case>> {
 /// One case per problem: layers that share one are searched once, under the names of all.
 fn distinct(cases: Vec<Case>) -> Vec<Case> {
     let mut distinct: Vec<Case> = Vec::new();
-    let mut at = HashMap::new();
+    let (mut at, mut names) = (HashMap::new(), HashSet::new());
     for case in cases {
+        let is_new = names.insert((case.problem, case.label.clone()));
         match at.entry(case.problem) {
             Entry::Vacant(entry) => {
                 entry.insert(distinct.len());
                 distinct.push(case);
             }
             Entry::Occupied(entry) => {
-                let label = &mut distinct[*entry.get()].label;
-                if !label.split(", ").any(|known| known == case.label) {
-                    *label = format!("{label}, {}", case.label);
+                if is_new {
+                    distinct[*entry.get()].label += &format!(", {}", case.label);
                 }
             }
         }
@@ -106,8 +111,9 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
         folder.require_writable(target)?;
     }
     let table = folder.as_ref().map(|folder| folder.read(target)).transpose()?.unwrap_or_default();
+    let tables = TunedTables::of_user(table);
     let stale = |entry: &octile_core::tuned::TunedEntry| tuner.with(&entry.problem, entry.choice);
-    if let Some(note) = folder.as_ref().and_then(|_| table.stale(&tuner.device(), stale)) {
+    if let Some(note) = tables.stale(&tuner.device(), |_| true, stale) {
         print::say(&format!("octile: {note}"));
     }
     let mut report = TuneReport {
@@ -122,7 +128,7 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
         SearchEffort { budget: args.budget, stops_early: args.explain.is_none(), ..SearchEffort::default() };
     let progress = Progress::new(cases.len() as u64);
     for case in cases {
-        let known = (!args.again).then(|| tune::known(tuner.as_ref(), &table, &case.problem)).flatten();
+        let known = (!args.again).then(|| tune::known(tuner.as_ref(), &tables, &case.problem)).flatten();
         let shape = match (known, &folder) {
             (Some(entry), Some(_)) => TunedShape {
                 label: case.label.clone(),

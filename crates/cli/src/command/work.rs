@@ -14,7 +14,7 @@ use octile_runtime::cuda::CudaError;
 use crate::{
     args::{BackendName, ProblemArgs, WorkArgs},
     input,
-    print::shown,
+    print::{self, shown},
 };
 
 /// The named backend, or the best one. Options of the CPU backend select it, and so do unquantized
@@ -47,6 +47,12 @@ pub(super) fn open_backends(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
         }
     };
     choices.into_iter().map(|choice| choice.open().map_err(with_advice)).collect()
+}
+
+/// Says which tables and entries are ignored.
+pub(super) fn print_table_notes(backend: &dyn Backend, cases: &[Case]) {
+    let problems: Vec<Problem> = cases.iter().map(|case| case.problem).collect();
+    backend.table_notes(&problems).iter().for_each(|note| print::say(&format!("octile: {note}")));
 }
 
 /// Adds what the command line offers instead.
@@ -91,7 +97,12 @@ pub(super) fn within(problems: &ProblemArgs, mut cases: Vec<Case>) -> Result<Vec
 
 /// The shapes of a file. What follows `#` is a comment, and names the shape before it.
 fn listed(path: &Path) -> Result<Vec<Case>> {
-    let text = input::read_text(path)?;
+    let bytes = input::read(path, input::RECORD_BYTES)?;
+    let Ok(text) = String::from_utf8(bytes) else {
+        bail!("{} is not UTF-8 text: list one shape per line, such as 16x4096x4096:128", shown(path));
+    };
+    // Some editors begin a file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut cases = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let (shape, comment) = line.split_once('#').unwrap_or((line, ""));

@@ -4,8 +4,11 @@ mod page;
 
 use std::fmt::Write;
 
-use octile_core::tuned::TunedChoice;
-use octile_harness::{case::Case, tune::TunedShape};
+use octile_core::tuned::{TunedEntry, TunedSamples, TunedTarget, median};
+use octile_harness::{
+    case::Case,
+    tune::{CandidateReport, TunedShape},
+};
 
 use super::{counted, emit, heading};
 use crate::command::tune::TuneReport;
@@ -40,12 +43,20 @@ pub fn so_far(report: &TuneReport) -> String {
 
 fn text(report: &TuneReport) -> String {
     let mut text = heading(format!("Tuned plans for {}", report.device));
+    let unit = report.unit;
+    let header = ["shape", &format!("default {unit}"), &format!("tuned {unit}"), "speedup"];
+    text += &row(header, "plan (layers)");
     for shape in &report.shapes {
         text += &line(report, shape);
     }
+    let calls = report.shapes.first().map_or(&[][..], |shape| &shape.entry.samples);
+    if calls.len() > 1 {
+        let calls: Vec<&str> = calls.iter().map(|samples| &samples.call[..]).collect();
+        let _ = writeln!(text, "  {unit}: geometric mean of the medians of {}", calls.join(" and "));
+    }
     let searched = report.searched().count();
     let seconds: f64 = report.searched().map(|shape| shape.seconds).sum();
-    let faster = report.searched().filter(|shape| shape.entry.choice.is_some()).count();
+    let faster = report.shapes.iter().filter(|shape| shape.entry.choice.is_some()).count();
     let known = report.shapes.len() - searched;
     let _ = write!(text, "{} searched", counted(searched, "shape"));
     if searched > 0 {
@@ -61,37 +72,75 @@ fn text(report: &TuneReport) -> String {
     text
 }
 
+fn row([shape, default, tuned, speedup]: [&str; 4], rest: &str) -> String {
+    format!("  {shape:<24} {default:>14} {tuned:>14} {speedup:>8}  {rest}\n")
+}
+
 fn line(report: &TuneReport, shape: &TunedShape) -> String {
     let entry = &shape.entry;
-    let found = match &entry.choice {
-        Some(choice) => format!("{:>5.2}x  {}", entry.speedup, describe(choice)),
-        None => "default is fastest".to_owned(),
+    let default = shown(cost(entry, |samples| &samples.default), report.unit);
+    let known = if shape.is_known { ", known before" } else { "" };
+    let label = &shape.label;
+    let problem = shape.problem.to_string();
+    let mut line = match &entry.choice {
+        Some(choice) => {
+            let tuned = shown(cost(entry, |samples| &samples.tuned), report.unit);
+            let speedup = format!("{:.2}x", entry.speedup);
+            row([&problem, &default, &tuned, &speedup], &format!("{choice} ({label}){known}"))
+        }
+        None => row([&problem, &default, "-", "-"], &format!("the default is fastest ({label}){known}")),
     };
-    let cost = match shape.candidates.first() {
-        Some(default) => format!("{:>11} {}", shown(default.median, report.unit), report.unit),
-        None => format!("{:>14}", "known"),
-    };
-    let mut line = format!("  {:<24} {cost}  {found}  ({})\n", shape.problem.to_string(), shape.label);
     if let Some(refusal) = &shape.refusal {
         let _ = writeln!(line, "    refused: {refusal}");
     }
     line
 }
 
-fn describe(choice: &TunedChoice) -> String {
-    match choice {
-        TunedChoice::Cpu(choice) => choice.to_string(),
-        TunedChoice::Gpu(config) => {
-            let swapped = if config.swapped { " swapped" } else { "" };
-            format!("{}x{}{swapped} {:?}", config.tile.a, config.tile.b, config.cluster)
-        }
-        TunedChoice::Tpu(tile) => format!("tile {}x{}x{}", tile.m, tile.n, tile.k),
+/// Geometric mean over the ways of calling.
+fn cost(entry: &TunedEntry, of: impl Fn(&TunedSamples) -> &[f64]) -> f64 {
+    let medians = entry.samples.iter().map(|samples| median(of(samples)).ln());
+    (medians.sum::<f64>() / entry.samples.len().max(1) as f64).exp()
+}
+
+/// A cost; cycles are counted, milliseconds measured, to four digits.
+fn shown(cost: f64, unit: &str) -> String {
+    if unit == "cycles" {
+        return format!("{cost:.0}");
+    }
+    let decimals = (3 - cost.abs().max(1e-9).log10().floor() as i32).clamp(1, 7);
+    format!("{cost:.*}", decimals as usize)
+}
+
+/// What the expected cost is.
+fn model_name(report: &TuneReport) -> &'static str {
+    match report.device.target {
+        TunedTarget::Cpu => "roofline",
+        TunedTarget::Gpu => "model",
+        TunedTarget::Tpu => "bound",
     }
 }
 
-/// A cost; cycles are counted, milliseconds measured.
-fn shown(cost: f64, unit: &str) -> String {
-    if unit == "cycles" { format!("{cost:.0}") } else { format!("{cost:.4}") }
+/// How to read the columns.
+fn legend(report: &TuneReport) -> String {
+    let (measured, model) = match report.device.target {
+        TunedTarget::Cpu => (
+            "median of calls with warm operands",
+            "what peak FLOPs and bandwidth of these instructions and threads allow",
+        ),
+        TunedTarget::Gpu => (
+            "median with a cold L2 and in a graph replay, their geometric mean",
+            "expected of this plan, by the model that chooses default plans",
+        ),
+        TunedTarget::Tpu => (
+            "static cycles of the compiled kernel, with DMAs and padding",
+            "cycles of the MXU, or of HBM where they are more: no tile can need less",
+        ),
+    };
+    format!("{}: {measured}\n{}: {model}\n", measured_name(report), model_name(report))
+}
+
+fn measured_name(report: &TuneReport) -> &'static str {
+    if report.unit == "cycles" { "counted" } else { "measured" }
 }
 
 /// The candidates of a shape, the fastest first.
@@ -99,35 +148,65 @@ fn candidates(report: &TuneReport, shape: &TunedShape) -> String {
     let problem = &shape.problem;
     let mut text = format!("{problem}, x: {}, out: {}\n", problem.x, problem.out);
     let unit = report.unit;
-    let model = if unit == "cycles" { "bound" } else { "model" };
+    let (sorted, best) = by_cost(shape);
+    let name = |index: usize, candidate: &CandidateReport| match index {
+        0 => format!("{} (default)", candidate.name),
+        _ => candidate.name.clone(),
+    };
+    let width = sorted.iter().map(|(index, candidate)| name(*index, candidate).len()).max().unwrap_or(0);
     let _ = writeln!(
         text,
-        "  {:<44} {:>13} {:>13} {:>9}  limited by",
+        "  {:<width$} {:>14} {:>14} {:>9}  limited by",
         "candidate",
-        format!("measured {unit}"),
-        format!("{model} {unit}"),
+        format!("{} {unit}", measured_name(report)),
+        format!("{} {unit}", model_name(report)),
         "% of best"
     );
-    let mut sorted: Vec<_> = shape.candidates.iter().enumerate().collect();
-    sorted.sort_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
-    let best = sorted.first().map_or(f64::NAN, |(_, best)| best.median);
     for (index, candidate) in sorted {
         let is_chosen = shape.entry.choice == Some(candidate.choice);
-        let mark = if is_chosen { '*' } else { ' ' };
-        let name = if index == 0 { format!("{} (default)", candidate.name) } else { candidate.name.clone() };
-        let measured =
-            if candidate.median < 1e300 { shown(candidate.median, unit) } else { "rejected".into() };
+        let (mark, name) = (if is_chosen { '*' } else { ' ' }, name(index, candidate));
         let modelled = candidate.model.cost.map_or_else(|| "-".to_owned(), |cost| shown(cost, unit));
+        let (measured, percent) = match is_rejected(candidate) {
+            true => ("rejected".to_owned(), "-".to_owned()),
+            false => (shown(candidate.median, unit), format!("{:.1}", 100.0 * best / candidate.median)),
+        };
         let _ = writeln!(
             text,
-            "{mark} {name:<44} {measured:>13} {modelled:>13} {:>9.1}  {}",
-            100.0 * best / candidate.median,
+            "{mark} {name:<width$} {measured:>14} {modelled:>14} {percent:>9}  {}",
             candidate.model.limit
         );
     }
-    text += match shape.entry.choice {
-        Some(_) => "  * beat the default in fresh rounds by more than the noise\n",
-        None => "  no candidate beat the default by more than the noise\n",
-    };
+    text += &verdict(shape);
+    text += &legend(report);
     text
+}
+
+/// Whether the compiler does not take it.
+fn is_rejected(candidate: &CandidateReport) -> bool {
+    candidate.median >= 1e300
+}
+
+/// The candidates with their places, the fastest first, and the least cost.
+fn by_cost(shape: &TunedShape) -> (Vec<(usize, &CandidateReport)>, f64) {
+    let mut sorted: Vec<_> = shape.candidates.iter().enumerate().collect();
+    sorted.sort_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
+    let best = sorted.first().map_or(f64::NAN, |(_, best)| best.median);
+    (sorted, best)
+}
+
+/// What a search would record.
+fn verdict(shape: &TunedShape) -> String {
+    if let Some(refusal) = &shape.refusal {
+        return format!("the fastest is refused: {refusal}\n");
+    }
+    match shape.entry.choice {
+        Some(choice) => format!(
+            "* {choice}: {:.2}x as fast as the default in further rounds of these two, by more than the noise\n",
+            shape.entry.speedup
+        ),
+        None => {
+            "no candidate beat the default by more than the noise and 1 %: tuning would keep the default\n"
+                .to_owned()
+        }
+    }
 }

@@ -46,10 +46,31 @@ fn a_new_entry_replaces_the_old_one() {
     assert_eq!(table.entries[0].samples[0].tuned[0], 1.5);
 }
 
+/// A table of as many entries as a long search writes is merged at once, not in the square of its length.
+#[test]
+fn long_tables_are_merged() {
+    let mut table = TunedTable::default();
+    let entries = |ms: f64| {
+        (1..=40_000).map(move |m| TunedEntry {
+            problem: Problem::new(m, 512, 512, crate::QuantBlock::B128).unwrap(),
+            ..entry("1x512x512:128", ms)
+        })
+    };
+    table.merge(entries(1.5).collect());
+    table.merge(entries(1.0).rev().collect());
+    assert_eq!(table.entries.len(), 40_000);
+    assert!(table.entries.is_sorted_by_key(|entry| entry.problem.m));
+    assert!(table.entries.iter().all(|entry| entry.samples[0].tuned[0] == 1.0));
+}
+
 #[test]
 fn shipped_tables_are_valid() {
-    for (name, text) in SHIPPED {
-        TunedTable::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    for target in TunedTarget::ALL {
+        let table = shipped(target).unwrap_or_else(|error| panic!("{}: {error}", target.file_name()));
+        assert!(table.entries.iter().all(|entry| entry.device.target == target), "{}", target.file_name());
+        let mut merged = TunedTable::default();
+        merged.merge(table.entries.clone());
+        assert_eq!(merged.entries.len(), table.entries.len(), "{} names a problem twice", target.file_name());
     }
 }
 
@@ -88,7 +109,19 @@ fn entries_that_no_search_writes_are_refused() {
     );
     assert_eq!(
         message(|entry| entry.samples[0].tuned = vec![2.1; 3]),
-        "its entry for 16x512x512:128 has a choice that is slower than the default"
+        "its entry for 16x512x512:128 has a choice that is not faster than the default in every way of calling"
+    );
+    assert_eq!(
+        message(|entry| entry.samples.push(TunedSamples {
+            call: "replay".to_owned(),
+            tuned: vec![2.0, 2.0, 9.0],
+            ..entry.samples[0].clone()
+        })),
+        "its entry for 16x512x512:128 has a choice that is not faster than the default in every way of calling"
+    );
+    assert_eq!(
+        message(|entry| entry.samples.push(TunedSamples { tuned: Vec::new(), ..entry.samples[0].clone() })),
+        "its entry for 16x512x512:128 has a choice without samples"
     );
     assert_eq!(
         message(|entry| entry.samples.clear()),
@@ -100,37 +133,77 @@ fn entries_that_no_search_writes_are_refused() {
     );
 }
 
-fn usable(table: &TunedTable, units: usize, with: impl Fn(&TunedEntry) -> Option<TunedWith>) -> usize {
-    let found = |entry: &&TunedEntry| table.lookup(&device(units), &entry.problem, &with).is_some();
-    table.entries.iter().filter(found).count()
+fn user(entries: Vec<TunedEntry>) -> TunedTables {
+    TunedTables::of_user(table(entries))
+}
+
+/// What entries would be measured with now.
+fn now(kernels: &'static str, driver: &'static str) -> impl Fn(&TunedEntry) -> Option<TunedWith> {
+    move |_| Some(TunedWith::new(kernels, driver))
+}
+
+fn usable(tables: &TunedTables, units: usize, with: impl Fn(&TunedEntry) -> Option<TunedWith>) -> usize {
+    let problems = ["16x512x512:128", "17x512x512:128"].map(|shape| shape.parse().unwrap());
+    problems.iter().filter(|problem| tables.lookup(&device(units), problem, &with).is_some()).count()
 }
 
 #[test]
 fn stale_and_foreign_entries_do_not_count() {
-    let table = table(vec![entry("16x512x512:128", 1.0), entry("17x512x512:128", 1.0)]);
-    let now = |kernels: &'static str, driver: &'static str| {
-        move |_: &TunedEntry| Some(TunedWith::new(kernels, driver))
+    let tables = user(vec![entry("16x512x512:128", 1.0), entry("17x512x512:128", 1.0)]);
+    let stale = |tables: &TunedTables, kernels, driver| {
+        tables.stale(&device(2), |_| true, now(kernels, driver)).unwrap_or_default()
     };
-    assert_eq!(usable(&table, 2, now("abc", "")), 2);
-    assert_eq!(table.stale(&device(2), now("abc", "")), None);
-    assert_eq!(usable(&table, 3, now("abc", "")), 0);
-    assert_eq!(usable(&table, 2, now("abd", "")), 0);
+    assert_eq!(usable(&tables, 2, now("abc", "")), 2);
+    assert_eq!(stale(&tables, "abc", ""), "");
+    assert_eq!(usable(&tables, 3, now("abc", "")), 0);
+    assert_eq!(usable(&tables, 2, now("abd", "")), 0);
+    assert_eq!(usable(&tables, 2, |_| None), 0);
+    let again = "run `octile tune` to measure again";
     assert_eq!(
-        table.stale(&device(2), now("abd", "")).unwrap(),
-        "ignoring 2 tuned entries for Zen 5, 2 threads measured with other kernels: run `octile tune`"
+        stale(&tables, "abd", ""),
+        format!("ignoring 2 tuned entries for Zen 5, 2 threads, measured with other kernels: {again}")
     );
+    let problem = "16x512x512:128".parse().unwrap();
     assert_eq!(
-        table.stale(&device(2), now("abc", "13.1")).unwrap(),
-        "ignoring 2 tuned entries for Zen 5, 2 threads measured with driver , not 13.1: run `octile tune`"
-    );
-    let mut old = entry("16x512x512:128", 1.0);
-    old.with.library = "0.0.9".to_owned();
-    let old = TunedTable { entries: vec![old], ..TunedTable::default() };
-    assert_eq!(usable(&old, 2, now("abc", "")), 0);
-    assert_eq!(
-        old.stale(&device(2), now("abc", "")).unwrap(),
+        tables.stale(&device(2), |asked| *asked == problem, |_| None).unwrap(),
         format!(
-            "ignoring 1 tuned entry for Zen 5, 2 threads measured with octile 0.0.9, not {LIBRARY}: run `octile tune`"
+            "ignoring 1 tuned entry for Zen 5, 2 threads, measured with plans that this version does not make: {again}"
         )
     );
+    assert_eq!(tables.stale(&device(2), |_| false, |_| None), None);
+    let mut old = entry("16x512x512:128", 1.0);
+    old.with.library = "0.0.9".to_owned();
+    let mut driver = entry("17x512x512:128", 1.0);
+    driver.with.driver = "12.8".to_owned();
+    let tables = user(vec![old, driver]);
+    assert_eq!(usable(&tables, 2, now("abc", "13.0")), 0);
+    assert_eq!(
+        stale(&tables, "abc", "13.0"),
+        format!(
+            "ignoring 2 tuned entries for Zen 5, 2 threads, measured 1 with driver 12.8, not driver 13.0; 1 \
+             with octile 0.0.9, not {LIBRARY}: {again}"
+        )
+    );
+}
+
+/// A shipped entry is tied to its kernels, not to the driver below them; a user's own goes before it while it
+/// counts.
+#[test]
+fn a_shipped_entry_counts_behind_those_of_the_user() {
+    let shipped = |shape| TunedEntry {
+        with: TunedWith { library: "0.0.9".to_owned(), ..TunedWith::new("abc", "12.8") },
+        ..entry(shape, 1.5)
+    };
+    let shapes = ["16x512x512:128", "17x512x512:128"];
+    let tables = user(vec![entry(shapes[0], 1.0)]).over(table(shapes.map(shipped).to_vec()));
+    let found = |shape: &str, kernels, driver| {
+        let entry = tables.lookup(&device(2), &shape.parse().unwrap(), now(kernels, driver))?;
+        Some(entry.samples[0].tuned[0])
+    };
+    assert_eq!(found(shapes[0], "abc", ""), Some(1.0));
+    assert_eq!(found(shapes[0], "abc", "13.0"), Some(1.5), "the user's is stale");
+    assert_eq!(found(shapes[1], "abc", "13.0"), Some(1.5));
+    assert_eq!(found(shapes[1], "abd", "12.8"), None, "other kernels");
+    assert_eq!(tables.problems(&device(2)).count(), 3);
+    assert_eq!(tables.problems(&device(3)).count(), 0);
 }

@@ -61,6 +61,10 @@ impl Backend for CpuBackend {
         Some(self.cpu.choice_for(problem, self.best(problem)).isa)
     }
 
+    fn table_notes(&self, problems: &[Problem]) -> Vec<String> {
+        self.cpu.table_notes(problems)
+    }
+
     fn peak(&self, problem: &Problem) -> Result<Peak> {
         let tflops = peak::gflops(&self.cpu, problem) / 1e3;
         Ok(Peak { tflops, read_gbytes: peak::read_gbytes(&self.cpu) })

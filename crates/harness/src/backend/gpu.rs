@@ -89,10 +89,13 @@ impl GpuBackend {
         Ok(Self { gpu, flush, kernels })
     }
 
+    fn uses_tables(&self) -> bool {
+        self.kernels.tuned && !self.kernels.for_racecheck
+    }
+
     /// The plan of a tuned table.
     fn tuned(&self, default: &HopperPlan) -> Option<HopperPlan> {
-        let is_plain = self.kernels.tuned && !self.kernels.for_racecheck;
-        if is_plain { cuda::tuned::plan(&self.gpu, default) } else { None }
+        if self.uses_tables() { cuda::tuned::plan(&self.gpu, default) } else { None }
     }
 }
 
@@ -113,6 +116,10 @@ impl Backend for GpuBackend {
 
     fn best(&self, problem: &Problem) -> Strategy {
         Strategy::best_for(problem, DeviceKind::Gpu)
+    }
+
+    fn table_notes(&self, problems: &[Problem]) -> Vec<String> {
+        if self.uses_tables() { cuda::tuned::notes(&self.gpu, problems) } else { Vec::new() }
     }
 
     fn peak(&self, _: &Problem) -> Result<Peak> {

@@ -43,6 +43,12 @@ pub trait Backend {
         None
     }
 
+    /// What a user should know about tuned tables before these problems run: sentences about files and
+    /// entries that are ignored.
+    fn table_notes(&self, _: &[Problem]) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Measures peak arithmetic with the instructions that multiply `problem`, and bandwidth.
     fn peak(&self, problem: &Problem) -> Result<Peak>;
 

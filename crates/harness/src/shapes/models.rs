@@ -11,9 +11,9 @@ pub struct Layer {
     pub k: usize,
 }
 
-/// What determines the shapes of a model's linear layers, as in its `config.json`.
+/// What determines the shapes of a published model's linear layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ModelConfig {
+pub(super) struct PublishedModel {
     pub(super) name: &'static str,
     hidden: usize,
     attention: Attention,
@@ -40,9 +40,9 @@ const fn dense(
     hidden: usize,
     width: usize,
     (heads, kv_heads, head_dim): (usize, usize, usize),
-) -> ModelConfig {
+) -> PublishedModel {
     let attention = Attention::Grouped { heads, kv_heads, head_dim };
-    ModelConfig { name, hidden, attention, dense: Some(width), expert: None }
+    PublishedModel { name, hidden, attention, dense: Some(width), expert: None }
 }
 
 /// The same with experts instead.
@@ -51,18 +51,18 @@ const fn experts(
     hidden: usize,
     width: usize,
     (heads, kv_heads, head_dim): (usize, usize, usize),
-) -> ModelConfig {
+) -> PublishedModel {
     let attention = Attention::Grouped { heads, kv_heads, head_dim };
-    ModelConfig { name, hidden, attention, dense: None, expert: Some(width) }
+    PublishedModel { name, hidden, attention, dense: None, expert: Some(width) }
 }
 
-const fn deepseek(name: &'static str, index_heads: usize) -> ModelConfig {
+const fn deepseek(name: &'static str, index_heads: usize) -> PublishedModel {
     let attention = Attention::Latent { heads: 128, q_rank: 1536, kv_rank: 512, rope: 64, index_heads };
-    ModelConfig { name, hidden: 7168, attention, dense: Some(18432), expert: Some(2048) }
+    PublishedModel { name, hidden: 7168, attention, dense: Some(18432), expert: Some(2048) }
 }
 
 /// Configurations as their authors published them.
-pub(super) const MODELS: &[ModelConfig] = &[
+pub(super) const MODELS: &[PublishedModel] = &[
     deepseek("DeepSeek-V3", 0),
     deepseek("DeepSeek-V3.2", 64),
     dense("Qwen3-0.6B", 1024, 3072, (16, 8, 128)),
@@ -82,55 +82,15 @@ pub(super) const MODELS: &[ModelConfig] = &[
     dense("Mistral-Large-123B", 12288, 28672, (96, 8, 128)),
     experts("Mixtral-8x7B", 4096, 14336, (32, 8, 128)),
     dense("GLM-4-9B", 4096, 13696, (32, 2, 128)),
-    ModelConfig { dense: Some(10944), ..experts("GLM-4.5-Air", 4096, 1408, (96, 8, 128)) },
-    ModelConfig { dense: Some(12288), ..experts("GLM-4.5", 5120, 1536, (96, 8, 128)) },
+    PublishedModel { dense: Some(10944), ..experts("GLM-4.5-Air", 4096, 1408, (96, 8, 128)) },
+    PublishedModel { dense: Some(12288), ..experts("GLM-4.5", 5120, 1536, (96, 8, 128)) },
     experts("gpt-oss", 2880, 2880, (64, 8, 64)),
 ];
 
-/// A configuration from which the layers do not follow.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the configuration has no usable {key}: name shapes with --shape instead")]
-pub struct UnusableConfig {
-    key: &'static str,
-}
-
-/// Sizes above this are no layer's.
-const MOST: usize = 1 << 24;
-
-impl ModelConfig {
-    /// The configuration of a `config.json`, whose numbers `number` gives by key.
-    pub fn from_numbers(number: impl Fn(&str) -> Option<usize>) -> Result<Self, UnusableConfig> {
-        let size = |key: &'static str| {
-            number(key).filter(|size| (1..=MOST).contains(size)).ok_or(UnusableConfig { key })
-        };
-        let (hidden, heads) = (size("hidden_size")?, size("num_attention_heads")?);
-        let attention = match size("q_lora_rank").and_then(|q_rank| Ok((q_rank, size("kv_lora_rank")?))) {
-            Ok((q_rank, kv_rank)) => Attention::Latent {
-                heads,
-                q_rank,
-                kv_rank,
-                rope: size("qk_rope_head_dim")?,
-                index_heads: size("index_n_heads").unwrap_or(0),
-            },
-            Err(_) => Attention::Grouped {
-                heads,
-                kv_heads: size("num_key_value_heads").unwrap_or(heads),
-                head_dim: size("head_dim").unwrap_or(hidden / heads).max(1),
-            },
-        };
-        let experts = ["num_experts", "n_routed_experts", "num_local_experts"];
-        let has_experts = experts.iter().any(|key| number(key).is_some_and(|count| count > 0));
-        let width = size("intermediate_size");
-        let expert = size("moe_intermediate_size").or(width.clone()).ok().filter(|_| has_experts);
-        // Models whose layers all have experts keep a width that no layer uses, or none.
-        let mixed = size("first_k_dense_replace").is_ok() || size("moe_intermediate_size").is_err();
-        let dense = if has_experts && (!mixed || expert == width.clone().ok()) { None } else { Some(width?) };
-        Ok(Self { name: "", hidden, attention, dense, expert })
-    }
-
-    /// The layers of one of `degree` devices. Layers that read the hidden state are split along N, those that
-    /// write it along K; a device has one key-value head at least.
-    pub fn layers(&self, degree: usize) -> Vec<Layer> {
+impl PublishedModel {
+    /// The layers of one of `degree` devices. Samples are drawn from this list, so it never changes; a
+    /// [`ModelConfig`](super::ModelConfig) gives more layers.
+    pub(super) fn layers(&self, degree: usize) -> Vec<Layer> {
         let hidden = self.hidden;
         let mut layers = Vec::new();
         let mut push = |name, n: usize, k: usize| layers.push(Layer { name, n, k });
@@ -166,84 +126,5 @@ impl ModelConfig {
             }
         }
         layers
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layers_of_deepseek_v3_have_their_published_shapes() {
-        let layers = MODELS[0].layers(1);
-        let shape = |name| layers.iter().find(|layer| layer.name == name).map(|layer| (layer.n, layer.k));
-        assert_eq!(shape("q_a and kv_a"), Some((2112, 7168)));
-        assert_eq!(shape("q_b"), Some((24576, 1536)));
-        assert_eq!(shape("kv_b"), Some((32768, 512)));
-        assert_eq!(shape("o"), Some((7168, 16384)));
-        assert_eq!(shape("expert gate-up"), Some((4096, 7168)));
-        assert_eq!(shape("expert down"), Some((7168, 2048)));
-    }
-
-    #[test]
-    fn published_configurations_give_the_same_layers() {
-        let model = |name: &str| MODELS.iter().find(|model| model.name == name).copied().unwrap();
-        let read = |numbers: &[(&str, usize)]| {
-            ModelConfig::from_numbers(|key| numbers.iter().find(|(k, _)| *k == key).map(|(_, n)| *n))
-        };
-        let named = |config: ModelConfig, name| ModelConfig { name, ..config };
-        let qwen = [
-            ("hidden_size", 2560),
-            ("intermediate_size", 9728),
-            ("num_attention_heads", 32),
-            ("num_key_value_heads", 8),
-            ("head_dim", 128),
-        ];
-        assert_eq!(named(read(&qwen).unwrap(), "Qwen3-4B"), model("Qwen3-4B"));
-        let experts = [
-            ("hidden_size", 4096),
-            ("intermediate_size", 12288),
-            ("moe_intermediate_size", 1536),
-            ("num_experts", 128),
-            ("num_attention_heads", 64),
-            ("num_key_value_heads", 4),
-            ("head_dim", 128),
-        ];
-        assert_eq!(named(read(&experts).unwrap(), "Qwen3-235B-A22B"), model("Qwen3-235B-A22B"));
-        let mixtral = [
-            ("hidden_size", 4096),
-            ("intermediate_size", 14336),
-            ("num_local_experts", 8),
-            ("num_attention_heads", 32),
-            ("num_key_value_heads", 8),
-        ];
-        assert_eq!(named(read(&mixtral).unwrap(), "Mixtral-8x7B"), model("Mixtral-8x7B"));
-        let deepseek = [
-            ("hidden_size", 7168),
-            ("intermediate_size", 18432),
-            ("moe_intermediate_size", 2048),
-            ("n_routed_experts", 256),
-            ("first_k_dense_replace", 3),
-            ("num_attention_heads", 128),
-            ("num_key_value_heads", 128),
-            ("q_lora_rank", 1536),
-            ("kv_lora_rank", 512),
-            ("qk_rope_head_dim", 64),
-        ];
-        assert_eq!(named(read(&deepseek).unwrap(), "DeepSeek-V3"), model("DeepSeek-V3"));
-        assert_eq!(read(&qwen[1..]).unwrap_err(), UnusableConfig { key: "hidden_size" });
-        assert!(read(&[("hidden_size", usize::MAX), ("num_attention_heads", 1)]).is_err());
-    }
-
-    #[test]
-    fn tensor_parallelism_divides_one_side() {
-        let qwen = MODELS.iter().find(|model| model.name == "Qwen3-235B-A22B").unwrap();
-        let layers = qwen.layers(8);
-        let shape = |name| layers.iter().find(|layer| layer.name == name).map(|layer| (layer.n, layer.k));
-        assert_eq!(shape("q"), Some((1024, 4096)));
-        // Four key-value heads on eight devices: each has one.
-        assert_eq!(shape("qkv"), Some((1024 + 256, 4096)));
-        assert_eq!(shape("o"), Some((4096, 1024)));
-        assert_eq!(shape("expert down"), Some((4096, 192)));
     }
 }

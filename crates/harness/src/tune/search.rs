@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use octile_core::tuned::median;
+
 use crate::{Result, stats::uncertainty};
 
 /// Rounds before a candidate can drop out.
@@ -145,10 +147,11 @@ fn is_faster(default: &[Vec<f64>], tuned: &[Vec<f64>]) -> bool {
     let gains: Vec<f64> =
         default.iter().zip(tuned).map(|(slow, fast)| (score(slow) / score(fast)).ln()).collect();
     let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;
-    let typical = median(gains.clone());
+    let typical = median(&gains);
     let Some(noise) = uncertainty(&[gains]) else { return false };
     let calls = default.first().map_or(0, Vec::len);
-    let column = |rounds: &[Vec<f64>], at: usize| median(rounds.iter().map(|costs| costs[at]).collect());
+    let column =
+        |rounds: &[Vec<f64>], at: usize| median(&rounds.iter().map(|costs| costs[at]).collect::<Vec<_>>());
     let never_slower = (0..calls).all(|at| column(tuned, at) < column(default, at));
     mean > noise && mean.min(typical) > WORTH.ln() && never_slower
 }
@@ -159,16 +162,7 @@ fn score(costs: &[f64]) -> f64 {
 }
 
 fn median_score(rounds: &[Vec<f64>]) -> f64 {
-    median(rounds.iter().map(|costs| score(costs)).collect())
-}
-
-/// Median; infinite without values.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::INFINITY,
-        len => (values[(len - 1) / 2] + values[len / 2]) / 2.0,
-    }
+    median(&rounds.iter().map(|costs| score(costs)).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

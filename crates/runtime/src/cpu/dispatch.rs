@@ -12,8 +12,6 @@ use super::{Activation, Cpu, PackedWeight, Workspace, available};
 
 /// Environment variable that names an ISA for all problems of the process.
 pub(super) const ISA_VARIABLE: &str = "OCTILE_ISA";
-/// Environment variable that asks for results which do not depend on the number of rows.
-pub(crate) const INVARIANT_VARIABLE: &str = "OCTILE_BATCH_INVARIANT";
 
 /// Where the choice of ISAs comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,12 +16,13 @@ use octile_core::{
 
 use super::{
     PackedWeight, Workspace,
-    dispatch::{self, DispatchSource, INVARIANT_VARIABLE, ISA_VARIABLE},
+    dispatch::{self, DispatchSource, ISA_VARIABLE},
     executor::{Executor, Team},
     isa,
     threads::Threads,
     tuned,
 };
+use crate::switches::{self, INVARIANT, UnknownSwitch};
 
 /// Returns the ISAs that this CPU supports, in the order of [`Isa::ALL`].
 pub fn available() -> Vec<Isa> {
@@ -43,6 +44,9 @@ pub enum CpuError {
     /// The environment names an unknown ISA.
     #[error("{ISA_VARIABLE}: {0}")]
     Variable(UnknownIsa),
+    /// The environment turns something neither on nor off.
+    #[error(transparent)]
+    Switch(#[from] UnknownSwitch),
     /// No threads.
     #[error("the thread count is 0: use at least 1")]
     NoThreads,
@@ -132,9 +136,10 @@ impl CpuBuilder {
         if threads == 0 {
             return Err(CpuError::NoThreads);
         }
+        switches::require_known()?;
         let own = match isa {
             Some(isa) => Some((IsaDispatch::only(isa), DispatchSource::Named)),
-            None if self.is_batch_invariant || is_set(INVARIANT_VARIABLE) => {
+            None if self.is_batch_invariant || INVARIANT.is_on()? => {
                 let (dispatch, source) = dispatch::of_machine();
                 Some((dispatch.batch_invariant(), source))
             }
@@ -145,17 +150,13 @@ impl CpuBuilder {
         let tuned = if uses_tables { tuned::choices(threads) } else { HashMap::new() };
         Ok(Cpu {
             own,
+            uses_tables,
             tuned,
             threads: Threads::new(threads, self.pins_threads),
             spreads_small_work: self.spreads_small_work,
             executor: self.executor,
         })
     }
-}
-
-/// Whether an environment variable is neither empty nor 0.
-pub(crate) fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 fn isa_of_environment() -> Result<Option<Isa>, CpuError> {
@@ -171,6 +172,7 @@ const WORTH_PACKING_TOGETHER: usize = 1 << 20;
 pub struct Cpu {
     /// Unless it is that of the machine.
     own: Option<(IsaDispatch, DispatchSource)>,
+    uses_tables: bool,
     /// Choices of tuned tables; all of them fit this machine.
     tuned: HashMap<Problem, CpuChoice>,
     threads: Threads,
@@ -237,6 +239,12 @@ impl Cpu {
             Some(choice) if strategy == Strategy::Strip => *choice,
             _ => self.default_choice(problem),
         }
+    }
+
+    /// What a user should know about tuned tables before these problems are multiplied: sentences about files
+    /// and entries that are ignored.
+    pub fn table_notes(&self, problems: &[Problem]) -> Vec<String> {
+        if self.uses_tables { tuned::notes(self.threads(), problems) } else { Vec::new() }
     }
 
     /// The choices that a plan follows from without tuned tables.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use octile_core::{
     Problem,
     plan::cpu::CpuChoice,
-    tuned::{TunedChoice, TunedDevice, TunedTable, TunedTarget, TunedWith},
+    tuned::{TunedDevice, TunedTables, TunedTarget, TunedWith},
 };
 
 use super::{available, dispatch::cpu_id};
@@ -23,19 +23,23 @@ pub fn with() -> TunedWith {
 
 /// The choices of the process's tables for a number of threads.
 pub(super) fn choices(threads: usize) -> HashMap<Problem, CpuChoice> {
-    crate::tuned::for_use().map(|table| choices_of(table, threads)).unwrap_or_default()
+    let tables = crate::tuned::for_use(TunedTarget::Cpu);
+    tables.map(|tables| choices_of(tables, threads)).unwrap_or_default()
 }
 
-/// The same of a table. All of them fit this machine.
-fn choices_of(table: &TunedTable, threads: usize) -> HashMap<Problem, CpuChoice> {
-    let (device, with, isas) = (device(threads), with(), available());
-    let choice = |entry: &octile_core::tuned::TunedEntry| match entry.choice {
-        Some(TunedChoice::Cpu(choice)) if entry.with == with => {
-            choice.fits(&entry.problem, &isas, threads).then_some((entry.problem, choice))
-        }
-        _ => None,
+/// The same of tables. All of them fit this machine.
+fn choices_of(tables: &TunedTables, threads: usize) -> HashMap<Problem, CpuChoice> {
+    let (device, isas) = (device(threads), available());
+    let choice = |problem: &Problem| {
+        let choice = tables.lookup(&device, problem, |_| Some(with()))?.choice?.cpu()?;
+        choice.fits(problem, &isas, threads).then_some((*problem, choice))
     };
-    table.of_device(&device).filter_map(choice).collect()
+    tables.problems(&device).filter_map(choice).collect()
+}
+
+/// What a user should know about the process's tables before these problems are multiplied.
+pub(super) fn notes(threads: usize, problems: &[Problem]) -> Vec<String> {
+    crate::tuned::notes(&device(threads), problems, |_| Some(with()))
 }
 
 #[cfg(test)]
@@ -43,7 +47,7 @@ mod tests {
     use octile_core::{
         device::cpu::Isa,
         plan::cpu::Blocking,
-        tuned::{TunedEntry, TunedSamples},
+        tuned::{TunedChoice, TunedEntry, TunedSamples, TunedTable},
     };
 
     use super::*;
@@ -80,8 +84,33 @@ mod tests {
             ),
             stale,
         ]);
-        let choices = choices_of(&table, 2);
+        let tables = TunedTables::of_user(table);
+        let choices = choices_of(&tables, 2);
         assert_eq!(choices.keys().map(|problem| problem.m).collect::<Vec<_>>(), [1]);
-        assert!(choices_of(&table, 4).is_empty());
+        assert!(choices_of(&tables, 4).is_empty());
+    }
+
+    /// A user's entry that counts goes before the shipped one, also where it says that the default is
+    /// fastest; one that does not count leaves the shipped one in use.
+    #[test]
+    fn a_stale_entry_of_the_user_hides_no_shipped_one() {
+        let table = |entries| {
+            let mut table = TunedTable::default();
+            table.merge(entries);
+            table
+        };
+        let choice = CpuChoice { isa: Isa::Portable, threads: 1, blocking: Blocking::default() };
+        let other = CpuChoice { threads: 2, ..choice };
+        let shapes = ["1x64x64:128", "2x64x64:128", "3x64x64:128"];
+        let shipped = shapes.map(|shape| TunedEntry {
+            with: TunedWith { library: "0.0.0".to_owned(), ..with() },
+            ..entry(shape, choice)
+        });
+        let stale = TunedEntry { with: TunedWith::new("0", ""), ..entry(shapes[0], other) };
+        let fastest = TunedEntry { choice: None, ..entry(shapes[2], other) };
+        let user = table(vec![stale, entry(shapes[1], other), fastest]);
+        let choices = choices_of(&TunedTables::of_user(user).over(table(shipped.to_vec())), 2);
+        let chosen = shapes.map(|shape| choices.get(&shape.parse().unwrap()).map(|choice| choice.threads));
+        assert_eq!(chosen, [Some(1), Some(2), None]);
     }
 }

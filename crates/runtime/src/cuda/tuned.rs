@@ -1,14 +1,19 @@
 //! Tuned plans for a GPU.
 
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex},
+};
+
 use octile_core::{
     Problem, Strategy,
     device::hopper::HopperGpu,
     plan::hopper::{HopperPlan, STAGE_K, TileConfig, is_candidate},
-    tuned::{TunedChoice, TunedDevice, TunedTable, TunedTarget, TunedWith, kernel_hash},
+    tuned::{TunedChoice, TunedDevice, TunedEntry, TunedTables, TunedTarget, TunedWith, kernel_hash},
 };
 use octile_kernels::hopper;
 
-use super::{Gpu, format_version};
+use super::{Gpu, format_version, kernel_cache::lock};
 
 /// The GPU as a table names it.
 pub fn device(gpu: &Gpu) -> TunedDevice {
@@ -19,12 +24,17 @@ pub fn device(gpu: &Gpu) -> TunedDevice {
 /// What a choice for a problem is measured with: the driver, and the kernels of the default and the chosen
 /// plan. `None` where this version makes no such plan.
 pub fn with(gpu: &Gpu, problem: &Problem, choice: Option<TileConfig>) -> Option<TunedWith> {
-    let default = HopperPlan::best(problem, gpu.properties(), Strategy::Strip).ok()?;
+    Some(TunedWith::new(kernels(gpu.properties(), problem, choice)?, format_version(gpu.driver())))
+}
+
+/// A hash of the kernels of the default and the chosen plan, on any machine.
+pub fn kernels(gpu: &HopperGpu, problem: &Problem, choice: Option<TileConfig>) -> Option<String> {
+    let default = HopperPlan::best(problem, gpu, Strategy::Strip).ok()?;
     let mut text = hopper::multiply(&default).ptx;
     if let Some(choice) = choice {
-        text += &hopper::multiply(&chosen(problem, gpu.properties(), choice)?).ptx;
+        text += &hopper::multiply(&chosen(problem, gpu, choice)?).ptx;
     }
-    Some(TunedWith::new(kernel_hash(text.as_bytes()), format_version(gpu.driver())))
+    Some(kernel_hash(text.as_bytes()))
 }
 
 /// The plan of a choice, if it is one that a search would try.
@@ -34,21 +44,49 @@ fn chosen(problem: &Problem, gpu: &HopperGpu, choice: TileConfig) -> Option<Hopp
         .flatten()
 }
 
-/// The plan of the process's tables that is faster than the default one.
-pub fn plan(gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
-    plan_of(crate::tuned::for_use()?, gpu, default)
+/// What an entry would be measured with now.
+fn with_entry(gpu: &Gpu, entry: &TunedEntry) -> Option<TunedWith> {
+    with(gpu, &entry.problem, entry.choice.and_then(TunedChoice::gpu))
 }
 
-/// The same of a table. Only `strip` with the default promotion is tuned.
-pub fn plan_of(table: &TunedTable, gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
-    if default.strategy != Strategy::Strip || default.promote_every != STAGE_K {
+/// What a user should know about the process's tables before these problems are multiplied.
+pub fn notes(gpu: &Gpu, problems: &[Problem]) -> Vec<String> {
+    crate::tuned::notes(&device(gpu), problems, |entry| with_entry(gpu, entry))
+}
+
+/// The plan of the process's tables that is faster than the default one.
+pub fn plan(gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
+    type Found = HashMap<(TunedDevice, i32, Problem), Option<TileConfig>>;
+    // Every layer of a model asks, and whether an entry counts takes milliseconds: its kernels are generated.
+    static FOUND: LazyLock<Mutex<Found>> = LazyLock::new(Mutex::default);
+    let tables = crate::tuned::for_use(TunedTarget::Gpu)?;
+    let problem = &default.problem;
+    if !is_tuned(default) || !tables.contains(problem) {
         return None;
     }
+    let key = (device(gpu), gpu.driver(), *problem);
+    let found = lock(&FOUND).get(&key).copied();
+    let config = found.unwrap_or_else(|| {
+        let config = config_of(tables, gpu, problem);
+        lock(&FOUND).insert(key, config);
+        config
+    });
+    chosen(problem, gpu.properties(), config?)
+}
+
+/// The same of other tables.
+pub fn plan_of(tables: &TunedTables, gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
     let problem = &default.problem;
-    let config = |choice: &Option<TunedChoice>| match choice {
-        Some(TunedChoice::Gpu(config)) => Some(*config),
-        _ => None,
-    };
-    let entry = table.lookup(&device(gpu), problem, |entry| with(gpu, problem, config(&entry.choice)))?;
-    chosen(problem, gpu.properties(), config(&entry.choice)?)
+    let config = is_tuned(default).then(|| config_of(tables, gpu, problem))?;
+    chosen(problem, gpu.properties(), config?)
+}
+
+/// Whether plans of this kind are tuned: `strip` with the default promotion.
+fn is_tuned(default: &HopperPlan) -> bool {
+    default.strategy == Strategy::Strip && default.promote_every == STAGE_K
+}
+
+/// The tile of the first entry that counts.
+fn config_of(tables: &TunedTables, gpu: &Gpu, problem: &Problem) -> Option<TileConfig> {
+    tables.lookup(&device(gpu), problem, |entry| with_entry(gpu, entry))?.choice?.gpu()
 }

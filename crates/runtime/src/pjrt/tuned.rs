@@ -4,7 +4,7 @@ use octile_core::{
     Problem, Strategy,
     device::tpu::TpuChip,
     plan::tpu::{BlockMode, Dims, TpuPlan},
-    tuned::{TunedChoice, TunedDevice, TunedTable, TunedTarget, TunedWith, kernel_hash},
+    tuned::{TunedChoice, TunedDevice, TunedEntry, TunedTables, TunedTarget, TunedWith, kernel_hash},
 };
 use octile_kernels::tpu::emit;
 
@@ -21,12 +21,17 @@ pub fn with(
     problem: &Problem,
     choice: Option<Dims>,
 ) -> Option<TunedWith> {
+    Some(TunedWith::new(kernels(chip, problem, choice)?, format!("libtpu {libtpu}")))
+}
+
+/// A hash of the kernels of the default and the chosen plan.
+pub fn kernels(chip: &'static TpuChip, problem: &Problem, choice: Option<Dims>) -> Option<String> {
     let default = TpuPlan::new(problem, chip, Strategy::Strip, BlockMode::Auto).ok()?;
     let mut text = emit(&default).stablehlo.to_string();
     if let Some(tile) = choice {
         text += &emit(&chosen(problem, chip, tile)?).stablehlo.to_string();
     }
-    Some(TunedWith::new(kernel_hash(text.as_bytes()), format!("libtpu {libtpu}")))
+    Some(kernel_hash(text.as_bytes()))
 }
 
 /// The plan of a tile, if it is one that a search would try.
@@ -34,26 +39,32 @@ fn chosen(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> Option<TpuPl
     TpuPlan::candidates(problem, chip, Strategy::Strip).into_iter().find(|plan| plan.tile == tile)
 }
 
-/// The plan of the process's tables that is faster than the default one, with this version of libtpu.
-pub fn plan(default: &TpuPlan, libtpu: &str) -> Option<TpuPlan> {
-    plan_of(crate::tuned::for_use()?, default, libtpu)
+/// What an entry would be measured with now.
+fn with_entry(chip: &'static TpuChip, libtpu: &str, entry: &TunedEntry) -> Option<TunedWith> {
+    with(chip, libtpu, &entry.problem, entry.choice.and_then(TunedChoice::tpu))
 }
 
-/// The same of a table. Only `strip` is tuned; the caller asks only where it did not choose the tile itself.
-fn plan_of(table: &TunedTable, default: &TpuPlan, libtpu: &str) -> Option<TpuPlan> {
+/// What a user should know about the process's tables before kernels for these problems are compiled.
+pub fn notes(chip: &'static TpuChip, libtpu: &str, problems: &[Problem]) -> Vec<String> {
+    crate::tuned::notes(&device(chip), problems, |entry| with_entry(chip, libtpu, entry))
+}
+
+/// The plan of the process's tables that is faster than the default one, with this version of libtpu.
+pub fn plan(default: &TpuPlan, libtpu: &str) -> Option<TpuPlan> {
+    plan_of(crate::tuned::for_use(TunedTarget::Tpu)?, default, libtpu)
+}
+
+/// The same of other tables. Only `strip` is tuned; the caller asks only where it did not choose the tile
+/// itself.
+fn plan_of(tables: &TunedTables, default: &TpuPlan, libtpu: &str) -> Option<TpuPlan> {
     let TpuPlan { problem, chip, strategy: Strategy::Strip, .. } = default else { return None };
-    let tile = |choice: &Option<TunedChoice>| match choice {
-        Some(TunedChoice::Tpu(tile)) => Some(*tile),
-        _ => None,
-    };
-    let with = |choice| with(chip, libtpu, problem, choice);
-    let entry = table.lookup(&device(chip), problem, |entry| with(tile(&entry.choice)))?;
-    chosen(problem, chip, tile(&entry.choice)?)
+    let entry = tables.lookup(&device(chip), problem, |entry| with_entry(chip, libtpu, entry))?;
+    chosen(problem, chip, entry.choice?.tpu()?)
 }
 
 #[cfg(test)]
 mod tests {
-    use octile_core::tuned::{TunedEntry, TunedSamples};
+    use octile_core::tuned::{TunedSamples, TunedTable};
 
     use super::*;
 
@@ -88,9 +99,12 @@ mod tests {
         };
         let default = plan("tpu7x", Strategy::Strip);
         let tile = TpuPlan::candidates(&problem, default.chip, Strategy::Strip)[1].tile;
-        let table = table(&default, tile);
+        let shipped = TunedTables::default().over(table(&default, tile));
+        let table = TunedTables::of_user(table(&default, tile));
         assert_eq!(plan_of(&table, &default, LIBTPU).map(|plan| plan.tile), Some(tile));
+        // A user measures again; a shipped tile is as good a guess as the default one.
         assert_eq!(plan_of(&table, &default, "0.0.43"), None);
+        assert_eq!(plan_of(&shipped, &default, "0.0.43").map(|plan| plan.tile), Some(tile));
         assert_eq!(plan_of(&table, &plan("v6e", Strategy::Strip), LIBTPU), None);
         assert_eq!(plan_of(&table, &plan("tpu7x", Strategy::Smem), LIBTPU), None);
     }
@@ -101,7 +115,11 @@ mod tests {
         let chip = TpuChip::named("tpu7x").unwrap();
         let default = TpuPlan::new(&problem, chip, Strategy::Strip, BlockMode::Auto).unwrap();
         for tile in [Dims { m: 0, n: 0, k: 0 }, Dims { m: 512, n: 1 << 40, k: 1024 }] {
-            assert_eq!(plan_of(&table(&default, tile), &default, LIBTPU), None, "{tile}");
+            assert_eq!(
+                plan_of(&TunedTables::of_user(table(&default, tile)), &default, LIBTPU),
+                None,
+                "{tile}"
+            );
         }
     }
 }

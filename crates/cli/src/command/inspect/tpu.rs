@@ -17,7 +17,7 @@ use super::{
     replace::{self, OutputFolder},
     version_name,
 };
-use crate::{command::seal, progress::Progress, tools::FoundTool};
+use crate::{command::seal, print, progress::Progress, tools::FoundTool};
 
 /// What to compile.
 #[derive(Debug)]
@@ -62,9 +62,15 @@ pub struct TpuVersion {
 pub fn run(work: &TpuWork, place: &OutputFolder) -> Result<TpuReport> {
     let compiler = TpuCompiler::find(work.libtpu.as_deref(), work.chip, 1)?;
     let progress = Progress::new(work.plans.len() as u64);
+    let version = compiler.libtpu.version_text();
+    if work.tuned {
+        let problems: Vec<_> = work.plans.iter().map(|plan| plan.problem).collect();
+        let notes = tuned::notes(work.chip, &version, &problems);
+        notes.iter().for_each(|note| print::say(&format!("octile: {note}")));
+    }
     let mut built = Vec::new();
     for default in &work.plans {
-        let tuned = work.tuned.then(|| tuned::plan(default, &compiler.libtpu.version_text())).flatten();
+        let tuned = work.tuned.then(|| tuned::plan(default, &version)).flatten();
         let (is_tuned, plan) = (tuned.is_some(), tuned.unwrap_or_else(|| default.clone()));
         progress.doing(format!("compiling {} for {}", plan.strategy, work.chip.name));
         let figures = build(&plan, work, place, &compiler)?;

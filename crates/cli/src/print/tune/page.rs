@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use octile_harness::tune::{CandidateReport, TunedShape};
 
+use super::{by_cost, is_rejected, legend, measured_name, model_name, shown, verdict};
 use crate::command::tune::TuneReport;
 
 const WIDTH: f64 = 520.0;
@@ -39,41 +40,43 @@ pub fn page(report: &TuneReport) -> String {
     .into_string()
 }
 
-fn sorted(shape: &TunedShape) -> Vec<(bool, &CandidateReport)> {
-    let mut all: Vec<_> = shape.candidates.iter().enumerate().map(|(at, c)| (at == 0, c)).collect();
-    all.retain(|(_, candidate)| candidate.median < 1e300);
-    all.sort_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
-    all
-}
-
 fn table(report: &TuneReport, shape: &TunedShape) -> Markup {
-    let candidates = sorted(shape);
-    let best = candidates.first().map_or(f64::NAN, |(_, best)| best.median);
+    let (candidates, best) = by_cost(shape);
+    let unit = report.unit;
     html! {
         table {
             tr {
-                th { "candidate" } th { "measured " (report.unit) } th { "modelled " (report.unit) }
+                th { "candidate" } th { (measured_name(report)) " " (unit) } th { (model_name(report)) " " (unit) }
                 th { "% of best" } th { "limited by" }
             }
-            @for (is_default, candidate) in candidates {
+            @for (index, candidate) in candidates {
                 tr class=[(shape.entry.choice == Some(candidate.choice)).then_some("chosen")] {
-                    td { (candidate.name) @if is_default { " (default)" } }
-                    td { (format!("{:.4}", candidate.median)) }
-                    td { @if let Some(cost) = candidate.model.cost { (format!("{cost:.4}")) } @else { "-" } }
-                    td { (format!("{:.1}", 100.0 * best / candidate.median)) }
+                    td { (candidate.name) @if index == 0 { " (default)" } }
+                    @if is_rejected(candidate) {
+                        td { "rejected" }
+                    } @else {
+                        td { (shown(candidate.median, unit)) }
+                    }
+                    td { @if let Some(cost) = candidate.model.cost { (shown(cost, unit)) } @else { "-" } }
+                    td { @if !is_rejected(candidate) { (format!("{:.1}", 100.0 * best / candidate.median)) } }
                     td { (candidate.model.limit) }
                 }
             }
         }
+        p { (verdict(shape)) }
+        @for line in legend(report).lines() { p.legend { (line) } }
     }
 }
 
 /// Measured over modelled cost on two logarithmic axes, with the line where both agree.
 fn plot(report: &TuneReport, shape: &TunedShape) -> Markup {
-    let points: Vec<(f64, f64, bool, &CandidateReport)> = sorted(shape)
+    let points: Vec<(f64, f64, bool, &CandidateReport)> = by_cost(shape)
+        .0
         .into_iter()
-        .filter_map(|(is_default, c)| Some((c.model.cost?.max(1e-9), c.median, is_default, c)))
+        .filter(|(_, candidate)| !is_rejected(candidate))
+        .filter_map(|(index, c)| Some((c.model.cost?.max(1e-9), c.median, index == 0, c)))
         .collect();
+    let (measured_name, model_name) = (measured_name(report), model_name(report));
     let all = || points.iter().flat_map(|(model, measured, ..)| [*model, *measured]);
     let (low, high) = (all().fold(f64::INFINITY, f64::min) / 1.2, all().fold(0.0, f64::max) * 1.2);
     if points.is_empty() {
@@ -84,7 +87,7 @@ fn plot(report: &TuneReport, shape: &TunedShape) -> Markup {
     let y = |cost: f64| HEIGHT - MARGIN - part(cost) * (HEIGHT - 2.0 * MARGIN);
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } width=(WIDTH) role="img" {
-            title { "measured over modelled cost" }
+            title { (measured_name) " over " (model_name) }
             line x1=(x(low)) y1=(y(low)) x2=(x(high)) y2=(y(high)) stroke-dasharray="4 4" {}
             line x1=(MARGIN) y1=(HEIGHT - MARGIN) x2=(WIDTH - MARGIN) y2=(HEIGHT - MARGIN) {}
             line x1=(MARGIN) y1=(MARGIN) x2=(MARGIN) y2=(HEIGHT - MARGIN) {}
@@ -92,14 +95,17 @@ fn plot(report: &TuneReport, shape: &TunedShape) -> Markup {
                 @let chosen = shape.entry.choice == Some(candidate.choice);
                 circle cx=(x(*model)) cy=(y(*measured)) r=(if chosen || *is_default { 6 } else { 4 })
                     fill=(if chosen { "#3fa66b" } else if *is_default { "#3b7dd8" } else { "#999" }) {
-                    title { (candidate.name) ": " (format!("{measured:.4}")) " " (report.unit) }
+                    title { (candidate.name) ": " (shown(*measured, report.unit)) " " (report.unit) }
                 }
             }
-            text x=(WIDTH / 2.0) y=(HEIGHT - 14.0) text-anchor="middle" { "modelled " (report.unit) }
-            text x=(MARGIN) y=(MARGIN - 12.0) { "measured " (report.unit) }
-            text x=(MARGIN) y=(HEIGHT - MARGIN + 16.0) { (format!("{low:.3}")) }
-            text x=(WIDTH - MARGIN) y=(HEIGHT - MARGIN + 16.0) text-anchor="end" { (format!("{high:.3}")) }
+            text x=(WIDTH / 2.0) y=(HEIGHT - 14.0) text-anchor="middle" { (model_name) " " (report.unit) }
+            text x=(MARGIN) y=(MARGIN - 12.0) { (measured_name) " " (report.unit) }
+            text x=(MARGIN) y=(HEIGHT - MARGIN + 16.0) { (shown(low, report.unit)) }
+            text x=(WIDTH - MARGIN) y=(HEIGHT - MARGIN + 16.0) text-anchor="end" { (shown(high, report.unit)) }
         }
-        p { "Blue: default. Green: chosen. Dashed: model and measurement agree." }
+        p {
+            "One dot per candidate, on logarithmic axes. Blue: default. Green: beat the default. Dashed: "
+            (measured_name) " as the " (model_name) " says."
+        }
     }
 }
