@@ -16,7 +16,8 @@ use octile_core::{
     sample::Rng,
 };
 
-const RECORDS: [&str; 2] = ["bench/record/h200/plans.csv", "bench/record/h200/plans_fit.csv"];
+const RECORDS: [&str; 3] =
+    ["bench/record/h200/plans.csv", "bench/record/h200/plans_fit.csv", "bench/record/h200/plans_served.csv"];
 const GPU: &HopperGpu = &HOPPER_GPUS[1];
 /// Parts of the shapes, one of which a fit leaves out.
 const PARTS: usize = 7;
@@ -128,7 +129,7 @@ impl Shape {
 }
 
 /// The constants that a fit may change.
-const FREE: [fn(&mut TimeModel) -> &mut f64; 31] = [
+const FREE: [fn(&mut TimeModel) -> &mut f64; 34] = [
     |model| &mut model.launch,
     |model| &mut model.late_launch,
     |model| &mut model.late_cluster,
@@ -157,6 +158,9 @@ const FREE: [fn(&mut TimeModel) -> &mut f64; 31] = [
     |model| &mut model.split_everywhere,
     |model| &mut model.reduction,
     |model| &mut model.hbm,
+    |model| &mut model.hbm_latency,
+    |model| &mut model.tpc,
+    |model| &mut model.reread,
     |model| &mut model.l2,
     |model| &mut model.first_load,
     |model| &mut model.sharpness,
@@ -193,10 +197,12 @@ fn guess() -> TimeModel {
         split_everywhere: 500.0,
         reduction: 100.0,
         hbm: 1.0,
+        hbm_latency: 600.0,
+        tpc: 78.0,
+        reread: 0.5,
         l2: 10_000.0,
         first_load: 500.0,
         sharpness: 3.0,
-        ..TimeModel::H200
     }
 }
 

@@ -13,7 +13,7 @@ use octile_runtime::cuda::{self, Buffer, DeviceOperands, Gpu, Graph, HostActivat
 
 use super::{CHECKED_ROWS, Model, SEED, Trial, Tuner};
 use crate::{
-    Result,
+    HarnessError, Result,
     backend::{Contender, OutputBuffer},
     check::{Check, Expectation},
 };
@@ -71,13 +71,13 @@ impl Tuner for GpuTuner {
     }
 
     fn trial<'a>(&'a self, problem: &Problem) -> Result<Box<dyn Trial + 'a>> {
-        let plans = HopperPlan::candidates(problem, self.gpu.properties())?;
+        let plans = promising(HopperPlan::candidates(problem, self.gpu.properties())?);
         let operands = Operands::random(*problem, SEED);
         let x = HostActivations::from(&operands.x);
         Ok(Box::new(GpuTrial {
             tuner: self,
             memory: DeviceOperands::new(&self.gpu, problem, x, &operands.weight)?,
-            compiled: plans.iter().map(|_| None).collect(),
+            compiled: compile(&self.gpu, &plans)?,
             plans,
             chosen: 0,
             output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
@@ -91,21 +91,41 @@ struct GpuTrial<'a> {
     operands: Operands,
     memory: DeviceOperands,
     plans: Vec<HopperPlan>,
-    /// Kernels, once they were needed.
-    compiled: Vec<Option<PlannedMatmul>>,
+    /// Their kernels.
+    compiled: Vec<PlannedMatmul>,
     chosen: usize,
     output: OutputBuffer,
 }
 
-impl GpuTrial<'_> {
-    /// Compiles a candidate unless it is.
-    fn compile(&mut self, candidate: usize) -> Result<()> {
-        if self.compiled[candidate].is_none() {
-            self.compiled[candidate] = Some(PlannedMatmul::new(&self.tuner.gpu, &self.plans[candidate])?);
-        }
-        Ok(())
-    }
+/// Candidates that the model expects to take more than this factor of the shortest time are not measured. Its
+/// times are off by a tenth.
+const HOPELESS: f64 = 1.5;
 
+fn promising(mut plans: Vec<HopperPlan>) -> Vec<HopperPlan> {
+    let expected = |plan: &HopperPlan| plan.expected_time().total_ns;
+    let least = plans.first().map_or(0.0, expected);
+    plans.retain(|plan| expected(plan) <= HOPELESS * least);
+    plans
+}
+
+/// Compiles all plans, on all cores: a kernel takes a driver some tenths of a second.
+fn compile(gpu: &Gpu, plans: &[HopperPlan]) -> Result<Vec<PlannedMatmul>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut compiled = Vec::new();
+    for plans in plans.chunks(threads) {
+        std::thread::scope(|scope| {
+            let compiling: Vec<_> =
+                plans.iter().map(|plan| scope.spawn(|| PlannedMatmul::new(gpu, plan))).collect();
+            for result in compiling {
+                compiled.push(result.join().expect("compilation does not panic")?);
+            }
+            Ok::<_, HarnessError>(())
+        })?;
+    }
+    Ok(compiled)
+}
+
+impl GpuTrial<'_> {
     fn rest(&self) {
         if self.operands.problem.flops() > HOT_FLOPS {
             std::thread::sleep(REST);
@@ -116,13 +136,12 @@ impl GpuTrial<'_> {
 /// For the comparison with the reference: the caller may have poisoned the output.
 impl Contender for GpuTrial<'_> {
     fn run(&mut self) -> Result<Duration> {
-        self.compile(self.chosen)?;
         match &self.output {
             OutputBuffer::F32(values) => self.memory.out.write(values)?,
             OutputBuffer::Bf16(values) => self.memory.out.write(values)?,
             OutputBuffer::F16(values) => self.memory.out.write(values)?,
         }
-        let Some(product) = &self.compiled[self.chosen] else { return Ok(Duration::ZERO) };
+        let product = &self.compiled[self.chosen];
         let milliseconds = {
             let prepared = product.prepare(self.memory.operands())?;
             self.tuner.gpu.time(|| prepared.launch())?
@@ -162,8 +181,7 @@ impl Trial for GpuTrial<'_> {
     }
 
     fn sample(&mut self, candidate: usize) -> Result<Vec<f64>> {
-        self.compile(candidate)?;
-        let Some(product) = &self.compiled[candidate] else { return Ok(Vec::new()) };
+        let product = &self.compiled[candidate];
         let (gpu, problem) = (&self.tuner.gpu, &self.operands.problem);
         let prepared = product.prepare(self.memory.operands())?;
         self.rest();

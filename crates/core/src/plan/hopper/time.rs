@@ -132,6 +132,8 @@ pub struct TimeModel {
     pub tpc: f64,
     /// Rate of a weight that stays in L2.
     pub l2: f64,
+    /// Part of the weight that is read from HBM again by the tiles of other rows of x, if those are many.
+    pub reread: f64,
     /// Start of the loads.
     pub first_load: f64,
     /// How sharply the slower of multiplication and loads decides: exponent of a norm.
@@ -139,44 +141,45 @@ pub struct TimeModel {
 }
 
 impl TimeModel {
-    /// Fitted to `bench/record/h200/plans.csv` and `plans_fit.csv`, measured on H200s: the shapes that the
-    /// peers were timed on and the sample `fit`, with up to 18 plans each. `cargo run --release -p
+    /// Fitted to `bench/record/h200/plans*.csv`, measured on H200s: the shapes that the peers were timed on,
+    /// the sample `fit`, and layers of widely served models, with up to 18 plans each. `cargo run --release -p
     /// octile-harness --example gpu_model` shows how well, and how well a fit without a shape tells the best
     /// plan of that shape.
     pub const H200: Self = Self {
-        launch: 1070.0,
-        late_launch: 637.0,
-        late_cluster: 572.0,
-        wave: 38.0,
-        column: 0.844,
-        swapped_column: 0.994,
-        stage: 20.0,
-        three_consumers: 0.965,
-        two_scales: 1.12,
-        shared_sm: 0.865,
-        packed_cluster: 0.72,
-        overlapped: 33.4,
-        overlapped_column: 1.22,
-        chain: 59.6,
-        chain_column: 1.96,
-        tile_loads: 13_700.0,
-        tile_sharpness: 2.52,
-        tile: 50.4,
-        results: 35.2,
-        ragged_results: 298.0,
-        staggered: 1.48,
-        multicast: 1000.0,
-        multicast_stage: 19.6,
-        split: 140.0,
-        split_part: 22.0,
-        split_everywhere: 536.0,
-        reduction: 134.0,
-        hbm: 1.19,
-        hbm_latency: 600.0,
-        tpc: 78.6,
-        l2: 10_800.0,
-        first_load: 545.0,
-        sharpness: 2.57,
+        launch: 1140.0,
+        late_launch: 631.0,
+        late_cluster: 460.0,
+        wave: 35.7,
+        column: 0.871,
+        swapped_column: 1.04,
+        stage: 23.0,
+        three_consumers: 0.974,
+        two_scales: 1.11,
+        shared_sm: 0.889,
+        packed_cluster: 0.73,
+        overlapped: 3.9,
+        overlapped_column: 1.63,
+        chain: 59.2,
+        chain_column: 1.9,
+        tile_loads: 13_800.0,
+        tile_sharpness: 2.7,
+        tile: 18.3,
+        results: 34.7,
+        ragged_results: 256.0,
+        staggered: 1.49,
+        multicast: 896.0,
+        multicast_stage: 22.5,
+        split: 143.0,
+        split_part: 20.7,
+        split_everywhere: 617.0,
+        reduction: 105.0,
+        hbm: 1.16,
+        hbm_latency: 1130.0,
+        tpc: 74.6,
+        l2: 7200.0,
+        first_load: 612.0,
+        sharpness: 4.26,
+        reread: 0.757,
     };
 
     /// Expected time of a plan.
@@ -295,7 +298,9 @@ impl TimeModel {
         let (whole, left) = (ctas / slots, ctas % slots);
         let whole = whole as f64 * phase(slots, ctas.min(slots * plan.blocks_per_sm));
         let left = if left == 0 { 0.0 } else { phase(left, left) };
-        (whole + left, if hits > 0.5 { GpuLimit::L2 } else { GpuLimit::Hbm })
+        let x_tiles = if plan.shape.swapped { plan.units.1 } else { plan.units.0 };
+        let again = 1.0 + self.reread * (1.0 - hits) * (1.0 - 1.0 / x_tiles as f64);
+        (again * (whole + left), if hits > 0.5 { GpuLimit::L2 } else { GpuLimit::Hbm })
     }
 }
 
