@@ -336,19 +336,36 @@ impl TpuPlan {
         self.columns_by_row().max(DOUBLE_BUFFERED)
     }
 
-    /// Chunks of the first columns after x has arrived that are multiplied row by row; the others are
-    /// multiplied column by column. Repeating the scales of rows along the lanes takes as long as the matmuls
-    /// of two chunks of columns, so a step that prepares x does it beside the matmuls of several.
+    /// Chunks of the first columns after x has arrived that are multiplied row by row, and slice by slice
+    /// along K; the others are multiplied column by column. Repeating the scales of rows along the lanes
+    /// takes as long as the matmuls of two chunks of columns, so a step that prepares x does it beside the
+    /// matmuls of several.
     pub fn columns_by_row(&self) -> usize {
         let repeats_scales = self.arithmetic == Arithmetic::Dequantized
             && self.problem.x.granularity() == Some(ScaleGranularity::Token);
         if !repeats_scales || self.keeps_quantized_x {
-            return 1;
+            return 0;
         }
         match self.weight_blocks().first() {
             Some((_, columns)) => columns.div_ceil(self.chunk.1).min(DOUBLE_BUFFERED),
             None => self.tile.n.div_ceil(self.chunk.1).min(tile::COLUMNS_BY_ROW),
         }
+    }
+
+    /// Rows of x and of the result that the kernel is given. Where the compiler pipelines tiles, the last one
+    /// may end outside: only the rows inside are moved, and the others are never read from HBM nor stored.
+    pub fn rows(&self) -> usize {
+        let pipelined = self.strategy == Strategy::Strip
+            && self.weight_pipeline.is_none()
+            && self.row_pipeline.is_none();
+        if pipelined && self.grid.m > 1 { self.problem.m } else { self.padded.m }
+    }
+
+    /// Slices of a tile along K: first column and length. Columns that are multiplied row by row are so slice
+    /// by slice, and the next slice of x is dequantized meanwhile.
+    pub fn k_slices(&self) -> Vec<(usize, usize)> {
+        let k = self.tile.k;
+        (0..k).step_by(tile::K_SLICE).map(|first| (first, tile::K_SLICE.min(k - first))).collect()
     }
 
     /// Rows of x that a kernel with a weight pipeline prepares before it waits for weights; it dequantizes
@@ -357,7 +374,7 @@ impl TpuPlan {
         self.weight_blocks().first().map_or(0, |&(_, columns)| weights::rows_ahead(self, columns))
     }
 
-    /// Modelled cycles of padding operands to whole tiles, before the kernel.
+    /// Modelled cycles of padding operands to whole tiles before the kernel, and of slicing its result.
     pub fn padding_cycles(&self) -> f64 {
         tile::padding_cycles(self)
     }

@@ -196,6 +196,33 @@ fn refusals_are_one_clear_sentence() {
     assert!(smem.to_string().contains("bytes of SMEM on tpu7x"), "{smem}");
 }
 
+/// A search over tiles would take minutes.
+#[test]
+fn absurd_sizes_are_refused_at_once() {
+    for (m, n, k) in [(1, 1, 99_999_999_999), (1, 99_999_999_999, 1), (99_999_999_999, 1, 1)] {
+        let problem = Problem::new(m, n, k, QuantBlock::B128).unwrap();
+        let error = TpuPlan::new(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Auto).unwrap_err();
+        let sentence = error.to_string();
+        assert!(sentence.starts_with("strategy strip needs ") && !sentence.contains('\n'), "{sentence}");
+        assert!(TpuPlan::candidates(&problem, chip("tpu7x"), Strategy::Strip).is_empty());
+    }
+}
+
+/// Where the compiler pipelines tiles, it clips the last one; rows are padded only where the kernel copies.
+#[test]
+fn rows_of_tiles_that_the_compiler_pipelines_are_not_padded() {
+    let plan_of = |shape: &str, tile| {
+        let problem: Problem = shape.parse().unwrap();
+        TpuPlan::with_tile(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Large, tile).unwrap()
+    };
+    let tile = Dims { m: 512, n: 1024, k: 2048 };
+    let pipelined = plan_of("1027x1024x2048:128", tile);
+    assert_eq!((pipelined.rows(), pipelined.padded.m, pipelined.padding_cycles()), (1027, 1536, 0.0));
+    let streamed = plan_of("1027x1024x2048:128", Dims { m: 1056, ..tile });
+    assert_eq!((streamed.rows(), streamed.padded.m), (1056, 1056));
+    assert!(streamed.padding_cycles() > 0.0);
+}
+
 #[test]
 fn an_aligned_strip_is_cut_where_all_of_k_does_not_fit() {
     let plan = plan("1024x1024x131072:512", Strategy::Strip, BlockMode::Aligned);

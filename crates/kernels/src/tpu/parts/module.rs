@@ -38,7 +38,7 @@ fn prepared(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments, operand: O
     match operand {
         Operand::X => {
             let x = hlo.convert(arguments.x, element(plan.x_element()));
-            hlo.pad(x, &[padded.m, padded.k])
+            hlo.pad(x, &[plan.rows(), padded.k])
         }
         Operand::W => hlo.pad(arguments.w_q, &[padded.n, padded.k]),
         Operand::WScale => w_scale(hlo, plan, arguments),
@@ -106,7 +106,7 @@ fn call(
         .with("kernel_name", kernel_name)
         .with("operand_layouts", Attr::Array(operand_layouts))
         .with("result_layouts", Attr::Array(vec![row_major(2)]));
-    let ty = Type::tensor([plan.padded.m, plan.padded.n], float(plan.kernel_out()));
+    let ty = Type::tensor([plan.rows(), plan.padded.n], float(plan.kernel_out()));
     // The compiler names its dumps after the location.
     b.located(format!("jit({kernel_name})/{kernel_name}"), |b| {
         b.op1("stablehlo.custom_call", operands, ty, attributes)
@@ -114,7 +114,8 @@ fn call(
 }
 
 /// The compiler's configuration of the call. Operands are pinned to HBM: the compiler would copy small ones
-/// into VMEM first. It insists on placing arrays of one element itself.
+/// into VMEM first. It insists on placing arrays of one element itself. So is a result that is sliced or
+/// converted afterwards; one that is the program's result is in HBM anyway, and would be copied there.
 fn configuration(
     b: &FunctionBuilder,
     plan: &TpuPlan,
@@ -131,18 +132,21 @@ fn configuration(
         KernelForm::Current => kernel.module.to_string(),
         KernelForm::Serialized => kernel.module.stable().to_string(),
     };
+    let is_program_result = (plan.rows(), plan.padded.n) == (plan.problem.m, plan.problem.n)
+        && plan.kernel_out() == plan.problem.out;
+    let pinned_results = if is_program_result { json!([]) } else { json!([{"color": HBM}]) };
     let mut configuration = json!({
         "custom_call_config": {
             "body": STANDARD.encode(body),
             "needs_layout_passes": true,
             "input_memory_space_colors": pinned,
-            "output_memory_space_colors": [{"color": HBM}],
+            "output_memory_space_colors": pinned_results,
             "cost_estimate": {
                 "flops": plan.cost.flops,
                 "transcendentals": 0,
                 "bytes_accessed": plan.cost.bytes_accessed,
             },
-            // Tiles divide the padded operands, so no access is out of bounds.
+            // Tiles divide the padded operands, and the compiler clips tiles of rows that are not padded.
             "disable_bounds_checks": true,
             "disable_semaphore_checks": unchecked,
         },
