@@ -355,9 +355,8 @@ impl TpuPlan {
     /// Rows of x and of the result that the kernel is given. Where the compiler pipelines tiles, the last one
     /// may end outside: only the rows inside are moved, and the others are never read from HBM nor stored.
     pub fn rows(&self) -> usize {
-        let pipelined = self.strategy == Strategy::Strip
-            && self.weight_pipeline.is_none()
-            && self.row_pipeline.is_none();
+        let pipelined =
+            self.strategy == Strategy::Strip && self.weight_pipeline.is_none() && self.row_pipeline.is_none();
         if pipelined && self.grid.m > 1 { self.problem.m } else { self.padded.m }
     }
 
@@ -463,10 +462,11 @@ fn require_fp8(problem: &Problem, chip: &'static TpuChip) -> Result<(), PlanErro
 fn require_whole_blocks(problem: &Problem, strategy: Strategy, tile: Dims) -> Result<(), PlanError> {
     let qb = problem.quant_block.size();
     let partial = |side, of| Err(PlanError::PartialBlock { side, tile: of, quant_block: qb });
-    // One tile of all rows may end inside a block.
+    // One tile of all rows may end inside a block; so may any tile where rows have scales of their own.
     let whole_words = strategy == Strategy::Strip && tile.m.is_multiple_of(tile::ROW_UNIT);
     let all_rows = tile.m >= problem.m && (tile.m <= qb || whole_words);
-    if tile.m == 0 || !(tile.m.is_multiple_of(qb) || all_rows) {
+    let own_scales = whole_words && tile::per_row(problem);
+    if tile.m == 0 || !(tile.m.is_multiple_of(qb) || all_rows || own_scales) {
         return partial("m", tile.m);
     }
     for (side, of) in [("n", tile.n), ("k", tile.k)] {

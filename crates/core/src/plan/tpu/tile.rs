@@ -127,6 +127,9 @@ fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(Mode
         rows.extend(sides(problem.m, aligned.m.max(CHUNK)));
     }
     rows.extend(rows::sides(problem));
+    if per_row(problem) {
+        rows.extend(equal_parts(problem.m));
+    }
     rows.sort_unstable();
     rows.dedup();
     let columns = columns(problem, aligned);
@@ -149,6 +152,13 @@ fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(Mode
         }
     }
     Vec::new()
+}
+
+/// Rows of tiles that divide all rows in equal parts, of up to so many rows. Tiles of whole quantization
+/// blocks may leave most of the last one empty.
+fn equal_parts(rows: usize) -> impl Iterator<Item = usize> {
+    let limits = [512, 768, 1024, 1536, 2048].into_iter().filter(move |&limit| rows > limit);
+    limits.map(move |limit| rows.div_ceil(rows.div_ceil(limit)).next_multiple_of(ROW_UNIT))
 }
 
 /// Sides of tiles: up to so many rows or columns, with the least padding.
@@ -220,7 +230,8 @@ pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
 /// read and written once.
 pub(super) fn padding_cycles(plan: &TpuPlan) -> f64 {
     let (problem, padded, rows) = (&plan.problem, plan.padded, plan.rows());
-    let moved = |is_whole: bool, elements: usize, bytes: usize| if is_whole { 0 } else { 2 * elements * bytes };
+    let moved =
+        |is_whole: bool, elements: usize, bytes: usize| if is_whole { 0 } else { 2 * elements * bytes };
     let w = moved((padded.n, padded.k) == (problem.n, problem.k), padded.n * padded.k, 1);
     let x = moved((rows, padded.k) == (problem.m, problem.k), rows * padded.k, problem.x.bytes());
     let out = moved((rows, padded.n) == (problem.m, problem.n), problem.m * problem.n, problem.out.bytes());
@@ -350,15 +361,15 @@ pub(super) fn chunk(
     let one_scale = |rows: &usize| {
         arithmetic == Arithmetic::Dequantized || per_row(problem) || (*rows <= qb && qb.is_multiple_of(*rows))
     };
-    let equal_parts = || {
+    let in_equal_parts = || {
         // Strips that are dequantized on the way are so by whole blocks.
         let unit = if streamed { ROW_UNIT } else { qb };
         let parts = tile.m.div_ceil(2 * CHUNK);
         tile.m.div_ceil(parts).next_multiple_of(unit).min(tile.m)
     };
     let rows = rows.filter(full).find(one_scale).unwrap_or_else(|| match arithmetic {
-        Arithmetic::Dequantized => equal_parts(),
-        Arithmetic::Fp8 | Arithmetic::Widened if per_row(problem) => equal_parts(),
+        Arithmetic::Dequantized => in_equal_parts(),
+        Arithmetic::Fp8 | Arithmetic::Widened if per_row(problem) => in_equal_parts(),
         Arithmetic::Fp8 | Arithmetic::Widened => qb.min(tile.m),
     });
     let one_block = match arithmetic {
@@ -368,6 +379,7 @@ pub(super) fn chunk(
     (rows, one_block.min(tile.n))
 }
 
-fn per_row(problem: &Problem) -> bool {
+/// Whether rows of x share no scale, or have none.
+pub(super) fn per_row(problem: &Problem) -> bool {
     !matches!(problem.x.granularity(), Some(ScaleGranularity::Block))
 }

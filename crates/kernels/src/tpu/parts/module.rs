@@ -114,8 +114,8 @@ fn call(
 }
 
 /// The compiler's configuration of the call. Operands are pinned to HBM: the compiler would copy small ones
-/// into VMEM first. It insists on placing arrays of one element itself. So is a result that is sliced or
-/// converted afterwards; one that is the program's result is in HBM anyway, and would be copied there.
+/// into VMEM first. It insists on placing arrays of one element itself. So is a result that other operations
+/// take. The result of a whole program is in HBM anyway, and a pinned one would be copied there.
 fn configuration(
     b: &FunctionBuilder,
     plan: &TpuPlan,
@@ -132,7 +132,8 @@ fn configuration(
         KernelForm::Current => kernel.module.to_string(),
         KernelForm::Serialized => kernel.module.stable().to_string(),
     };
-    let is_program_result = (plan.rows(), plan.padded.n) == (plan.problem.m, plan.problem.n)
+    let is_program_result = form == KernelForm::Current
+        && (plan.rows(), plan.padded.n) == (plan.problem.m, plan.problem.n)
         && plan.kernel_out() == plan.problem.out;
     let pinned_results = if is_program_result { json!([]) } else { json!([{"color": HBM}]) };
     let mut configuration = json!({
