@@ -352,12 +352,19 @@ impl TpuPlan {
         }
     }
 
-    /// Rows of x and of the result that the kernel is given. Where the compiler pipelines tiles, the last one
-    /// may end outside: only the rows inside are moved, and the others are never read from HBM nor stored.
-    pub fn rows(&self) -> usize {
+    /// Extents of the operands and of the result as the kernel is given them. Where the compiler pipelines
+    /// tiles, the last ones may end outside of M and N: only what is inside is moved, and the rest is never
+    /// read from HBM nor stored. K is padded, because garbage would be added up.
+    pub fn given(&self) -> Dims {
         let pipelined =
             self.strategy == Strategy::Strip && self.weight_pipeline.is_none() && self.row_pipeline.is_none();
-        if pipelined && self.grid.m > 1 { self.problem.m } else { self.padded.m }
+        let inside =
+            |grid: usize, whole: usize, padded: usize| if pipelined && grid > 1 { whole } else { padded };
+        Dims {
+            m: inside(self.grid.m, self.problem.m, self.padded.m),
+            n: inside(self.grid.n, self.problem.n, self.padded.n),
+            k: self.padded.k,
+        }
     }
 
     /// Slices of a tile along K: first column and length. Columns that are multiplied row by row are so slice

@@ -229,12 +229,12 @@ pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
 /// Cycles of padding operands to whole tiles before the kernel, and of slicing its result: what changes is
 /// read and written once.
 pub(super) fn padding_cycles(plan: &TpuPlan) -> f64 {
-    let (problem, padded, rows) = (&plan.problem, plan.padded, plan.rows());
+    let (problem, given) = (&plan.problem, plan.given());
     let moved =
         |is_whole: bool, elements: usize, bytes: usize| if is_whole { 0 } else { 2 * elements * bytes };
-    let w = moved((padded.n, padded.k) == (problem.n, problem.k), padded.n * padded.k, 1);
-    let x = moved((rows, padded.k) == (problem.m, problem.k), rows * padded.k, problem.x.bytes());
-    let out = moved((rows, padded.n) == (problem.m, problem.n), problem.m * problem.n, problem.out.bytes());
+    let w = moved((given.n, given.k) == (problem.n, problem.k), given.n * given.k, 1);
+    let x = moved((given.m, given.k) == (problem.m, problem.k), given.m * given.k, problem.x.bytes());
+    let out = moved((given.m, given.n) == (problem.m, problem.n), problem.m * problem.n, problem.out.bytes());
     (w + x + out) as f64 / plan.chip.rates.hbm_bytes_per_cycle()
 }
 

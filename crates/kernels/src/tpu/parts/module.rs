@@ -34,13 +34,13 @@ pub(crate) fn around(plan: &TpuPlan, kernel: &KernelModule, kernel_name: &str, f
 
 /// An operand in the shape and type that the kernel takes.
 fn prepared(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments, operand: Operand) -> Value {
-    let padded = plan.padded;
+    let given = plan.given();
     match operand {
         Operand::X => {
             let x = hlo.convert(arguments.x, element(plan.x_element()));
-            hlo.pad(x, &[plan.rows(), padded.k])
+            hlo.pad(x, &[given.m, given.k])
         }
-        Operand::W => hlo.pad(arguments.w_q, &[padded.n, padded.k]),
+        Operand::W => hlo.pad(arguments.w_q, &[given.n, given.k]),
         Operand::WScale => w_scale(hlo, plan, arguments),
         Operand::XScale => x_scale(hlo, plan, arguments),
         Operand::XScaleColumns => {
@@ -106,7 +106,8 @@ fn call(
         .with("kernel_name", kernel_name)
         .with("operand_layouts", Attr::Array(operand_layouts))
         .with("result_layouts", Attr::Array(vec![row_major(2)]));
-    let ty = Type::tensor([plan.rows(), plan.padded.n], float(plan.kernel_out()));
+    let given = plan.given();
+    let ty = Type::tensor([given.m, given.n], float(plan.kernel_out()));
     // The compiler names its dumps after the location.
     b.located(format!("jit({kernel_name})/{kernel_name}"), |b| {
         b.op1("stablehlo.custom_call", operands, ty, attributes)
@@ -133,7 +134,7 @@ fn configuration(
         KernelForm::Serialized => kernel.module.stable().to_string(),
     };
     let is_program_result = form == KernelForm::Current
-        && (plan.rows(), plan.padded.n) == (plan.problem.m, plan.problem.n)
+        && (plan.given().m, plan.given().n) == (plan.problem.m, plan.problem.n)
         && plan.kernel_out() == plan.problem.out;
     let pinned_results = if is_program_result { json!([]) } else { json!([{"color": HBM}]) };
     let mut configuration = json!({
@@ -147,7 +148,7 @@ fn configuration(
                 "transcendentals": 0,
                 "bytes_accessed": plan.cost.bytes_accessed,
             },
-            // Tiles divide the padded operands, and the compiler clips tiles of rows that are not padded.
+            // Tiles divide padded operands, and the compiler clips tiles of the others.
             "disable_bounds_checks": true,
             "disable_semaphore_checks": unchecked,
         },
