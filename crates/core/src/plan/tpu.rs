@@ -367,8 +367,7 @@ impl TpuPlan {
         }
     }
 
-    /// Slices of a tile along K: first column and length. Columns that are multiplied row by row are so slice
-    /// by slice, and the next slice of x is dequantized meanwhile.
+    /// Slices along K, first column and length, of columns that are multiplied row by row.
     pub fn k_slices(&self) -> Vec<(usize, usize)> {
         let k = self.tile.k;
         (0..k).step_by(tile::K_SLICE).map(|first| (first, tile::K_SLICE.min(k - first))).collect()
