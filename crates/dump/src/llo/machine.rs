@@ -266,11 +266,11 @@ impl<'p> LloMachine<'p> {
         let by = dma::BundleAccess { at, offset: Some(access.offset), touch };
         match (access.footprint, self.eval(&access.address)) {
             (Footprint::Word, Some(address)) => self.dma.access(by, &Extent::word(address)),
-            (Footprint::Rows { mask, sublane_stride }, Some(address)) => {
-                Extent::rows(address, mask, sublane_stride).for_each(|row| self.dma.access(by, &row));
+            (Footprint::Rows(sublanes), Some(address)) => {
+                Extent::rows(address, sublanes).for_each(|row| self.dma.access(by, &row));
             }
             (Footprint::Word, None) => self.dma.access(by, &Extent::Somewhere(Memory::Smem)),
-            (Footprint::Rows { .. }, None) => self.dma.access(by, &Extent::Somewhere(Memory::Vmem)),
+            (Footprint::Rows(_), None) => self.dma.access(by, &Extent::Somewhere(Memory::Vmem)),
         }
     }
 

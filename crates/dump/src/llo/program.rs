@@ -7,7 +7,7 @@ use super::{
     extent::Memory,
     instruction::{
         Action, Arithmetic, Comparison, Compute, Condition, DmaOperand, DmaStart, Expr, Footprint,
-        Instruction, LoadStore, Logic, Register, Truth,
+        Instruction, LoadStore, Logic, Register, Sublanes, Truth,
     },
 };
 
@@ -197,7 +197,7 @@ impl<'a> Compiler<'_, 'a> {
         }
     }
 
-    /// `%v1_v0 = vld [vmem:[%s4_s0 + $0x8] sm:$0xff ss:$2]` and the like.
+    /// `%v1_v0 = vld [vmem:[%s4_s0 + $0x8] ss:$16 sps:$4 sm:$0xff]` and the like.
     fn access(&mut self, slot: &Slot) -> Option<LoadStore> {
         let op = self.listing.op(slot);
         let text = slot.args.of(self.listing.text());
@@ -212,18 +212,21 @@ impl<'a> Compiler<'_, 'a> {
                 let (address, modifiers) = inner.split_once(']').unwrap_or((inner, ""));
                 let modifier =
                     |name: &str| modifiers.split([' ', ']']).find_map(|word| word.strip_prefix(name));
-                let number = |text: &str| text.strip_prefix('$').and_then(integer_hex);
+                // Masks are hexadecimal, strides decimal.
+                let number = |text: &str| text.strip_prefix('$').and_then(integer);
                 let mask = modifier("sm:").and_then(number).and_then(|mask| u32::try_from(mask).ok());
                 // Rows are contiguous without a stride; an unreadable stride is unknown.
-                match mask.zip(modifier("ss:").map_or(Some(1), number)) {
-                    Some((mask, sublane_stride)) => {
+                let stride = modifier("ss:").map_or(Some(1), number);
+                let per_stride = modifier("sps:").map_or(Some(1), number).filter(|&sublanes| sublanes > 0);
+                match (mask, stride, per_stride) {
+                    (Some(mask), Some(stride), Some(per_stride)) => {
                         let address = self.sum(address.trim_start_matches('['));
-                        (address, Footprint::Rows { mask, sublane_stride })
+                        (address, Footprint::Rows(Sublanes { mask, stride, per_stride }))
                     }
-                    None => (Expr::UNKNOWN, Footprint::Rows { mask: 1, sublane_stride: 1 }),
+                    _ => (Expr::UNKNOWN, Footprint::Rows(Sublanes::FIRST)),
                 }
             }
-            None if !scalar => (Expr::UNKNOWN, Footprint::Rows { mask: 1, sublane_stride: 1 }),
+            None if !scalar => (Expr::UNKNOWN, Footprint::Rows(Sublanes::FIRST)),
             None => {
                 let address =
                     split_address(operand).map_or(Expr::UNKNOWN, |(address, _)| self.address(address));
