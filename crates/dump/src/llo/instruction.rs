@@ -165,6 +165,8 @@ pub(super) struct LoadStore {
 pub(super) enum Footprint {
     /// One row per sublane of the mask.
     Rows(Sublanes),
+    /// Some of these rows: the mask is in a register.
+    SomeRows(Sublanes),
     Word,
 }
 

@@ -14,6 +14,9 @@ use super::{
 /// Base of pointers, above all 32-bit integers: buffer `n` is at `(n + 1) << 40`.
 const BUFFER_SHIFT: u32 = 40;
 
+/// Mask of all sublanes of a vector register.
+const ALL_SUBLANES: u32 = 0xff;
+
 /// The compiler's comment where it reads the core index.
 pub(super) const CORE_ID: &str = "/* core id */";
 
@@ -214,14 +217,21 @@ impl<'a> Compiler<'_, 'a> {
                     |name: &str| modifiers.split([' ', ']']).find_map(|word| word.strip_prefix(name));
                 // Masks are hexadecimal, strides decimal.
                 let number = |text: &str| text.strip_prefix('$').and_then(integer);
-                let mask = modifier("sm:").and_then(number).and_then(|mask| u32::try_from(mask).ok());
+                let mask = modifier("sm:").and_then(|mask| match number(mask) {
+                    Some(mask) => Some((u32::try_from(mask).ok()?, true)),
+                    None => mask.starts_with("%s").then_some((ALL_SUBLANES, false)),
+                });
                 // Rows are contiguous without a stride; an unreadable stride is unknown.
                 let stride = modifier("ss:").map_or(Some(1), number);
                 let per_stride = modifier("sps:").map_or(Some(1), number).filter(|&sublanes| sublanes > 0);
                 match (mask, stride, per_stride) {
-                    (Some(mask), Some(stride), Some(per_stride)) => {
+                    (Some((mask, known)), Some(stride), Some(per_stride)) => {
                         let address = self.sum(address.trim_start_matches('['));
-                        (address, Footprint::Rows(Sublanes { mask, stride, per_stride }))
+                        let sublanes = Sublanes { mask, stride, per_stride };
+                        (
+                            address,
+                            if known { Footprint::Rows(sublanes) } else { Footprint::SomeRows(sublanes) },
+                        )
                     }
                     _ => (Expr::UNKNOWN, Footprint::Rows(Sublanes::FIRST)),
                 }
