@@ -203,13 +203,14 @@ fn no_recorded_listing_has_a_race() {
 /// A DMA of 4 tiles of every 16: 4 rows of 512 bytes, twice in a tile.
 #[test]
 fn a_stride_descriptor_tells_which_rows_a_dma_reads() {
-    let run = |tile_stride: i64, row: i64| {
-        let words = [2048, 2048, 4, tile_stride, 64, 2, 64, 1024, 4];
+    let run_words = |words: &[i64], row: i64| {
         let mut text = String::from("0   :  { %s1_s0 = smov 0 } /* Start region 0 */\n");
-        for (at, word) in words.iter().enumerate() {
+        for at in 0..9 {
+            // Other words go to another buffer.
+            let (buffer, word) = words.get(at).map_or((22, &0), |word| (21, word));
             let (bundle, register) = (2 * at + 1, at + 2);
             text += &format!("0x{bundle:x}   :  {{ %s{register}_s1 = smov {word} }}\n");
-            let stored = format!("%9 = sst [smem:[#allocation21 + $0x{at:x}]] %s{register}_s1");
+            let stored = format!("%9 = sst [smem:[#allocation{buffer} + $0x{at:x}]] %s{register}_s1");
             text += &format!("0x{:x}   :  {{ {stored} }}\n", bundle + 1);
         }
         text += &format!(
@@ -227,9 +228,15 @@ fn a_stride_descriptor_tells_which_rows_a_dma_reads() {
         let cycles = simulate(&listing, &SimOptions::default()).unwrap();
         (cycles.routes[0].race.is_some(), cycles.unresolved_accesses > 0)
     };
+    let run = |tile_stride, row| run_words(&[2048, 2048, 4, tile_stride, 64, 2, 64, 1024, 4], row);
     let rows = [0, 0x18, 0x20, 0x78, 0x80, 0x98, 0xa0].map(|row| run(128, row));
     let (is_read, is_free) = ((true, false), (false, false));
     assert_eq!(rows, [is_read, is_read, is_free, is_free, is_read, is_read, is_free]);
     // Gaps of two sizes are not followed.
     assert_eq!(run(256, 0x20), (false, true));
+    // One tile of every 17, in two levels: nothing is stored for the third one.
+    let rows = [0, 7, 8, 0x80, 0x81, 0x8f, 0x90].map(|row| run_words(&[2176, 2176, 2, 64, 1088, 4], row));
+    assert_eq!(rows, [is_read, is_read, is_free, is_free, is_read, is_read, is_free]);
+    // Half a level.
+    assert_eq!(run_words(&[2176, 2176, 2, 64, 1088, 4, 64], 8), (false, true));
 }

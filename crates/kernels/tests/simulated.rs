@@ -84,6 +84,8 @@ fn strips_with_ragged_chunks() {
         ((290, 512, 256, QuantBlock::B256), fp8(Token)),
         ((1290, 200, 256, QuantBlock::B128), fp8(Token)),
         ((300, 1100, 256, QuantBlock::B128), fp8(Token)),
+        // Several slices along K, beside which x is dequantized.
+        ((289, 520, 640, QuantBlock::B128), fp8(Token)),
     ] {
         let (m, n, k, quant_block) = shape;
         check_strips(problem(m, n, k, quant_block).with_x(kind).with_out(FloatKind::Bf16));

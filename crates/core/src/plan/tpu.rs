@@ -336,19 +336,41 @@ impl TpuPlan {
         self.columns_by_row().max(DOUBLE_BUFFERED)
     }
 
-    /// Chunks of the first columns after x has arrived that are multiplied row by row; the others are
-    /// multiplied column by column. Repeating the scales of rows along the lanes takes as long as the matmuls
-    /// of two chunks of columns, so a step that prepares x does it beside the matmuls of several.
+    /// Chunks of the first columns after x has arrived that are multiplied row by row, and slice by slice
+    /// along K; the others are multiplied column by column. Repeating the scales of rows along the lanes
+    /// takes as long as the matmuls of two chunks of columns, so a step that prepares x does it beside the
+    /// matmuls of several.
     pub fn columns_by_row(&self) -> usize {
         let repeats_scales = self.arithmetic == Arithmetic::Dequantized
             && self.problem.x.granularity() == Some(ScaleGranularity::Token);
         if !repeats_scales || self.keeps_quantized_x {
-            return 1;
+            return 0;
         }
         match self.weight_blocks().first() {
             Some((_, columns)) => columns.div_ceil(self.chunk.1).min(DOUBLE_BUFFERED),
             None => self.tile.n.div_ceil(self.chunk.1).min(tile::COLUMNS_BY_ROW),
         }
+    }
+
+    /// Extents of the operands and of the result as the kernel is given them. Where the compiler pipelines
+    /// tiles, the last ones may end outside of M and N: only what is inside is moved, and the rest is never
+    /// read from HBM nor stored. K is padded, because garbage would be added up.
+    pub fn given(&self) -> Dims {
+        let pipelined =
+            self.strategy == Strategy::Strip && self.weight_pipeline.is_none() && self.row_pipeline.is_none();
+        let inside =
+            |grid: usize, whole: usize, padded: usize| if pipelined && grid > 1 { whole } else { padded };
+        Dims {
+            m: inside(self.grid.m, self.problem.m, self.padded.m),
+            n: inside(self.grid.n, self.problem.n, self.padded.n),
+            k: self.padded.k,
+        }
+    }
+
+    /// Slices along K, first column and length, of columns that are multiplied row by row.
+    pub fn k_slices(&self) -> Vec<(usize, usize)> {
+        let k = self.tile.k;
+        (0..k).step_by(tile::K_SLICE).map(|first| (first, tile::K_SLICE.min(k - first))).collect()
     }
 
     /// Rows of x that a kernel with a weight pipeline prepares before it waits for weights; it dequantizes
@@ -357,7 +379,7 @@ impl TpuPlan {
         self.weight_blocks().first().map_or(0, |&(_, columns)| weights::rows_ahead(self, columns))
     }
 
-    /// Modelled cycles of padding operands to whole tiles, before the kernel.
+    /// Modelled cycles of padding operands to whole tiles before the kernel, and of slicing its result.
     pub fn padding_cycles(&self) -> f64 {
         tile::padding_cycles(self)
     }
@@ -446,10 +468,11 @@ fn require_fp8(problem: &Problem, chip: &'static TpuChip) -> Result<(), PlanErro
 fn require_whole_blocks(problem: &Problem, strategy: Strategy, tile: Dims) -> Result<(), PlanError> {
     let qb = problem.quant_block.size();
     let partial = |side, of| Err(PlanError::PartialBlock { side, tile: of, quant_block: qb });
-    // One tile of all rows may end inside a block.
+    // One tile of all rows may end inside a block; so may any tile where rows have scales of their own.
     let whole_words = strategy == Strategy::Strip && tile.m.is_multiple_of(tile::ROW_UNIT);
     let all_rows = tile.m >= problem.m && (tile.m <= qb || whole_words);
-    if tile.m == 0 || !(tile.m.is_multiple_of(qb) || all_rows) {
+    let own_scales = whole_words && tile::per_row(problem);
+    if tile.m == 0 || !(tile.m.is_multiple_of(qb) || all_rows || own_scales) {
         return partial("m", tile.m);
     }
     for (side, of) in [("n", tile.n), ("k", tile.k)] {

@@ -1,6 +1,6 @@
 //! Ranges of on-chip memory, in bytes from the start of a buffer.
 
-use super::program::buffer_of;
+use super::{instruction::Sublanes, program::buffer_of};
 use crate::{flight::MemoryRange, limits::MAX_CHUNKS};
 
 /// Bytes of a VMEM address: one sublane of 128 lanes.
@@ -73,11 +73,10 @@ pub(super) enum Strides {
 
 impl Extent {
     /// Extent of a vector load or store: one row per bit of the sublane mask.
-    pub(super) fn rows(address: i64, mask: u32, sublane_stride: i64) -> impl Iterator<Item = Self> {
+    pub(super) fn rows(address: i64, sublanes: Sublanes) -> impl Iterator<Item = Self> {
         let (buffer, offset) = buffer_of(address);
-        let rows = (0..u32::BITS).filter(move |bit| mask >> bit & 1 == 1);
-        rows.map(move |row| {
-            let start = offset.saturating_add(i64::from(row).saturating_mul(sublane_stride));
+        sublanes.rows().map(move |row| {
+            let start = offset.saturating_add(row);
             Self::Exactly(Chunks::contiguous(Memory::Vmem, buffer, start.saturating_mul(ROW), ROW))
         })
     }
@@ -195,7 +194,7 @@ mod tests {
     }
 
     fn row(at: i64) -> Extent {
-        Extent::rows(BUFFER + at, 1, 1).next().unwrap()
+        Extent::rows(BUFFER + at, Sublanes::FIRST).next().unwrap()
     }
 
     #[test]
@@ -234,8 +233,10 @@ mod tests {
     #[test]
     fn sublane_masks_and_strides() {
         let tile = dma(16, 16, Strides::Contiguous);
-        let touched =
-            |mask, stride| Extent::rows(BUFFER, mask, stride).any(|row| row.overlaps(&tile) == Some(true));
+        let touched = |mask, stride| {
+            let sublanes = Sublanes { mask, stride, per_stride: 1 };
+            Extent::rows(BUFFER, sublanes).any(|row| row.overlaps(&tile) == Some(true))
+        };
         assert!(
             touched(0xff, 1)
                 && touched(0b10, 1)
@@ -244,6 +245,17 @@ mod tests {
                 && touched(0b11, 1)
         );
         assert!(!touched(0xff, 2));
+    }
+
+    #[test]
+    fn sublanes_per_stride() {
+        let rows =
+            |mask, stride, per_stride| Sublanes { mask, stride, per_stride }.rows().collect::<Vec<_>>();
+        assert_eq!(rows(0xff, 16, 4), [0, 1, 2, 3, 16, 17, 18, 19]);
+        assert_eq!(rows(0xff, 16, 2), [0, 1, 16, 17, 32, 33, 48, 49]);
+        assert_eq!(rows(0b1010_0001, 48, 4), [0, 49, 51]);
+        assert_eq!(rows(0xff, 16, 8), rows(0xff, 1, 1), "one group");
+        assert_eq!(rows(0b111, 0, 1), [0, 0, 0]);
     }
 
     #[test]

@@ -164,9 +164,32 @@ pub(super) struct LoadStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Footprint {
     /// One row per sublane of the mask.
-    Rows {
-        mask: u32,
-        sublane_stride: i64,
-    },
+    Rows(Sublanes),
+    /// Some of these rows: the mask is in a register.
+    SomeRows(Sublanes),
     Word,
+}
+
+/// Rows of the sublanes of a vector load or store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sublanes {
+    pub mask: u32,
+    /// Rows from the start of one group of sublanes to the start of the next (`ss:`).
+    pub stride: i64,
+    /// Sublanes per group, in contiguous rows (`sps:`); positive.
+    pub per_stride: i64,
+}
+
+impl Sublanes {
+    /// The first row alone.
+    pub(super) const FIRST: Self = Self { mask: 1, stride: 1, per_stride: 1 };
+
+    /// Row of each sublane of the mask, counted from the address.
+    pub(super) fn rows(self) -> impl Iterator<Item = i64> {
+        let sublanes = (0..u32::BITS).filter(move |bit| self.mask >> bit & 1 == 1).map(i64::from);
+        sublanes.map(move |sublane| {
+            let (group, within) = (sublane / self.per_stride, sublane % self.per_stride);
+            group.saturating_mul(self.stride).saturating_add(within)
+        })
+    }
 }

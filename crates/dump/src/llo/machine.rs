@@ -23,6 +23,8 @@ pub(super) struct LloMachine<'p> {
     core: i64,
     registers: Vec<Option<i64>>,
     memory: HashMap<i64, Option<i64>>,
+    /// Whether words that were stored may be missing in `memory`.
+    forgot_stores: bool,
     time: f64,
     pub stalled: f64,
     /// Whether branches that depend on data fall through.
@@ -44,6 +46,7 @@ impl<'p> LloMachine<'p> {
             core: i64::from(options.core),
             registers: vec![None; program.registers],
             memory: HashMap::new(),
+            forgot_stores: false,
             time: 0.0,
             stalled: 0.0,
             falls_through: options.unknown_branches_fall_through,
@@ -160,10 +163,15 @@ impl<'p> LloMachine<'p> {
                     let value = holds.and_then(|_| self.eval(value));
                     if self.memory.len() < SMEM_WORDS || self.memory.contains_key(&address) {
                         self.memory.insert(address, value);
+                    } else {
+                        self.forgot_stores = true;
                     }
                 }
                 // The address is unknown, so any word may have changed.
-                None => self.memory.clear(),
+                None => {
+                    self.memory.clear();
+                    self.forgot_stores = true;
+                }
             },
             Action::Branch { target } => {
                 if holds.is_none() {
@@ -234,15 +242,20 @@ impl<'p> LloMachine<'p> {
         }
     }
 
-    /// Layout that a descriptor gives one end of a DMA. It has three levels, each with a source stride, a
-    /// destination stride and the step count of the level below; the last count is rows. `None` if it is not
-    /// known, or has gaps of several sizes.
+    /// Layout that a descriptor gives one end of a DMA. It has up to three levels, each with a source stride,
+    /// a destination stride and the step count of the level below; the last count is rows. `None` if it is
+    /// not known, or has gaps of several sizes.
     fn described(&self, descriptor: &Expr, column: i64) -> Option<Strides> {
         let address = self.eval(descriptor)?;
         let word = |at: i64| self.memory.get(&address.checked_add(at)?).copied().flatten();
         let row = ROW / self.program.granule_bytes;
         let (mut below, mut strides) = (row, Strides::Contiguous);
-        for level in [6, 3, 0] {
+        // Nothing is stored for a level that the compiler leaves out.
+        let absent = |level: &i64| {
+            let stored = |at| address.checked_add(at).is_none_or(|at| self.memory.contains_key(&at));
+            !(self.forgot_stores || *level == 0 || (*level..*level + 3).any(stored))
+        };
+        for level in [6, 3, 0].into_iter().skip_while(absent) {
             let (stride, steps) = (word(level + column)?, word(level + 2)?);
             let dense = steps.checked_mul(below)?;
             if stride != dense {
@@ -262,15 +275,18 @@ impl<'p> LloMachine<'p> {
         if holds == Some(false) {
             return;
         }
-        let touch = Touch { writes: access.writes, certain: holds.is_some() };
+        let whole = !matches!(access.footprint, Footprint::SomeRows(_));
+        let touch = Touch { writes: access.writes, certain: whole && holds.is_some() };
         let by = dma::BundleAccess { at, offset: Some(access.offset), touch };
         match (access.footprint, self.eval(&access.address)) {
             (Footprint::Word, Some(address)) => self.dma.access(by, &Extent::word(address)),
-            (Footprint::Rows { mask, sublane_stride }, Some(address)) => {
-                Extent::rows(address, mask, sublane_stride).for_each(|row| self.dma.access(by, &row));
+            (Footprint::Rows(sublanes) | Footprint::SomeRows(sublanes), Some(address)) => {
+                Extent::rows(address, sublanes).for_each(|row| self.dma.access(by, &row));
             }
             (Footprint::Word, None) => self.dma.access(by, &Extent::Somewhere(Memory::Smem)),
-            (Footprint::Rows { .. }, None) => self.dma.access(by, &Extent::Somewhere(Memory::Vmem)),
+            (Footprint::Rows(_) | Footprint::SomeRows(_), None) => {
+                self.dma.access(by, &Extent::Somewhere(Memory::Vmem))
+            }
         }
     }
 

@@ -7,12 +7,15 @@ use super::{
     extent::Memory,
     instruction::{
         Action, Arithmetic, Comparison, Compute, Condition, DmaOperand, DmaStart, Expr, Footprint,
-        Instruction, LoadStore, Logic, Register, Truth,
+        Instruction, LoadStore, Logic, Register, Sublanes, Truth,
     },
 };
 
 /// Base of pointers, above all 32-bit integers: buffer `n` is at `(n + 1) << 40`.
 const BUFFER_SHIFT: u32 = 40;
+
+/// Mask of all sublanes of a vector register.
+const ALL_SUBLANES: u32 = 0xff;
 
 /// The compiler's comment where it reads the core index.
 pub(super) const CORE_ID: &str = "/* core id */";
@@ -197,7 +200,7 @@ impl<'a> Compiler<'_, 'a> {
         }
     }
 
-    /// `%v1_v0 = vld [vmem:[%s4_s0 + $0x8] sm:$0xff ss:$2]` and the like.
+    /// `%v1_v0 = vld [vmem:[%s4_s0 + $0x8] ss:$16 sps:$4 sm:$0xff]` and the like.
     fn access(&mut self, slot: &Slot) -> Option<LoadStore> {
         let op = self.listing.op(slot);
         let text = slot.args.of(self.listing.text());
@@ -212,18 +215,28 @@ impl<'a> Compiler<'_, 'a> {
                 let (address, modifiers) = inner.split_once(']').unwrap_or((inner, ""));
                 let modifier =
                     |name: &str| modifiers.split([' ', ']']).find_map(|word| word.strip_prefix(name));
-                let number = |text: &str| text.strip_prefix('$').and_then(integer_hex);
-                let mask = modifier("sm:").and_then(number).and_then(|mask| u32::try_from(mask).ok());
+                // Masks are hexadecimal, strides decimal.
+                let number = |text: &str| text.strip_prefix('$').and_then(integer);
+                let mask = modifier("sm:").and_then(|mask| match number(mask) {
+                    Some(mask) => Some((u32::try_from(mask).ok()?, true)),
+                    None => mask.starts_with("%s").then_some((ALL_SUBLANES, false)),
+                });
                 // Rows are contiguous without a stride; an unreadable stride is unknown.
-                match mask.zip(modifier("ss:").map_or(Some(1), number)) {
-                    Some((mask, sublane_stride)) => {
+                let stride = modifier("ss:").map_or(Some(1), number);
+                let per_stride = modifier("sps:").map_or(Some(1), number).filter(|&sublanes| sublanes > 0);
+                match (mask, stride, per_stride) {
+                    (Some((mask, known)), Some(stride), Some(per_stride)) => {
                         let address = self.sum(address.trim_start_matches('['));
-                        (address, Footprint::Rows { mask, sublane_stride })
+                        let sublanes = Sublanes { mask, stride, per_stride };
+                        (
+                            address,
+                            if known { Footprint::Rows(sublanes) } else { Footprint::SomeRows(sublanes) },
+                        )
                     }
-                    None => (Expr::UNKNOWN, Footprint::Rows { mask: 1, sublane_stride: 1 }),
+                    _ => (Expr::UNKNOWN, Footprint::Rows(Sublanes::FIRST)),
                 }
             }
-            None if !scalar => (Expr::UNKNOWN, Footprint::Rows { mask: 1, sublane_stride: 1 }),
+            None if !scalar => (Expr::UNKNOWN, Footprint::Rows(Sublanes::FIRST)),
             None => {
                 let address =
                     split_address(operand).map_or(Expr::UNKNOWN, |(address, _)| self.address(address));

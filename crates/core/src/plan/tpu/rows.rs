@@ -37,6 +37,9 @@ pub(super) fn pipeline(
     let whole_w = tile.n == padded.n && tile.k == padded.k && tile.n <= MOST_COLUMNS;
     let many_rows = padded.m > FEW_ROWS && tile.m.is_multiple_of(HALF);
     let native = chip.fp8 == Fp8Support::Native;
+    // Padding x costs more than a scale per row where the compiler's tiles need none.
+    let pads_rows = padded.m != problem.m && padded.m != tile.m && padded.k == problem.k;
+    let many_rows = many_rows && !(pads_rows && tile.n > CHUNK);
     if strategy != Strategy::Strip || !native || !scales_rows(problem) || !whole_w || !many_rows {
         return None;
     }

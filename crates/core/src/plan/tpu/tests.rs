@@ -196,6 +196,52 @@ fn refusals_are_one_clear_sentence() {
     assert!(smem.to_string().contains("bytes of SMEM on tpu7x"), "{smem}");
 }
 
+/// A search over tiles would take minutes.
+#[test]
+fn absurd_sizes_are_refused_at_once() {
+    for (m, n, k) in [(1, 1, 99_999_999_999), (1, 99_999_999_999, 1), (99_999_999_999, 1, 1)] {
+        let problem = Problem::new(m, n, k, QuantBlock::B128).unwrap();
+        let error = TpuPlan::new(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Auto).unwrap_err();
+        let sentence = error.to_string();
+        assert!(sentence.starts_with("strategy strip needs ") && !sentence.contains('\n'), "{sentence}");
+        assert!(TpuPlan::candidates(&problem, chip("tpu7x"), Strategy::Strip).is_empty());
+    }
+}
+
+/// Where the compiler pipelines tiles, it clips the last ones; operands are padded only where the kernel
+/// copies.
+#[test]
+fn operands_of_tiles_that_the_compiler_pipelines_are_not_padded() {
+    let plan_of = |shape: &str, tile| {
+        let problem: Problem = shape.parse().unwrap();
+        TpuPlan::with_tile(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Large, tile).unwrap()
+    };
+    let tile = Dims { m: 512, n: 1024, k: 2048 };
+    let pipelined = plan_of("1027x1024x2048:128", tile);
+    assert_eq!((pipelined.given().m, pipelined.padded.m, pipelined.padding_cycles()), (1027, 1536, 0.0));
+    let columns = plan_of("1024x1900x2048:128", tile);
+    assert_eq!((columns.given().n, columns.padded.n, columns.padding_cycles()), (1900, 2048, 0.0));
+    let streamed = plan_of("1027x1024x2048:128", Dims { m: 1056, ..tile });
+    assert_eq!((streamed.given().m, streamed.padded.m), (1056, 1056));
+    assert!(streamed.padding_cycles() > 0.0);
+}
+
+#[test]
+fn only_rows_with_scales_of_their_own_are_cut_inside_of_blocks() {
+    let block: Problem = "879x4096x4096:128".parse().unwrap();
+    let token = block.with_x(ActivationKind::Fp8(ScaleGranularity::Token));
+    let tile = Dims { m: 448, n: 1024, k: 4096 };
+    let plan_of =
+        |problem, tile| TpuPlan::with_tile(problem, chip("tpu7x"), Strategy::Strip, BlockMode::Large, tile);
+    assert!(
+        TpuPlan::candidates(&token, chip("tpu7x"), Strategy::Strip).iter().any(|plan| plan.tile.m == 448)
+    );
+    assert_eq!(plan_of(&token, tile).unwrap().padded.m, 896);
+    let refused = "tile extent 448 along m is not a multiple of the quantization block 128";
+    assert_eq!(plan_of(&block, tile).unwrap_err().to_string(), refused);
+    assert!(plan_of(&token, Dims { m: 440, ..tile }).is_err());
+}
+
 #[test]
 fn an_aligned_strip_is_cut_where_all_of_k_does_not_fit() {
     let plan = plan("1024x1024x131072:512", Strategy::Strip, BlockMode::Aligned);

@@ -2,7 +2,10 @@
 //! cycles.
 
 use super::{Arithmetic, BlockMode, Dims, TpuPlan, memory, rows, weights};
-use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
+use crate::{
+    Problem, ScaleGranularity, Strategy,
+    device::tpu::{TpuChip, smem_bytes},
+};
 
 /// Up to this many rows, weight codes of small quantization blocks are not dequantized: their matmuls take
 /// no longer than loading the codes into the MXUs.
@@ -20,12 +23,19 @@ pub(super) const CHUNK: usize = 256;
 /// Chunks of columns whose matmuls hide that the scales of rows of x are repeated along the lanes.
 pub(super) const COLUMNS_BY_ROW: usize = 4;
 
+/// Length along K that a matmul takes at once where the rest of x is dequantized beside it: long enough for
+/// adding sums to cost little, short enough for the first slice to be ready soon.
+pub(super) const K_SLICE: usize = 256;
+
 /// Columns of a tile whose matmuls hide the same in every step.
 pub(super) const HIDES_SCALING: usize = 2 * CHUNK;
 
 /// Chooses the tile for a problem. The caller checks that it fits.
 pub(super) fn choose(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, mode: BlockMode) -> Dims {
     let aligned = aligned(problem);
+    if strategy == Strategy::Strip && !scales_fit(problem, chip) {
+        return aligned;
+    }
     match (mode, strategy) {
         (BlockMode::Aligned, Strategy::Strip) => aligned_strip(problem, chip, aligned),
         (BlockMode::Aligned, _) => aligned,
@@ -74,6 +84,13 @@ fn fits(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, tile: Dim
     memory::vmem_budget(&plan) <= memory::usable_vmem(chip)
 }
 
+/// Whether SMEM has room for the weight scales that strips prefetch. No tile helps where it has not, and a
+/// search for one would not end soon.
+fn scales_fit(problem: &Problem, chip: &TpuChip) -> bool {
+    let (rows, k_blocks) = problem.w_scale_shape();
+    smem_bytes(&[rows, k_blocks]) <= chip.smem
+}
+
 /// Strip lengths along K, from all of K down to one block, without padding beyond whole blocks.
 fn strip_lengths(problem: &Problem, aligned: Dims) -> impl Iterator<Item = usize> {
     let blocks = problem.k.div_ceil(aligned.k);
@@ -94,6 +111,9 @@ pub(super) fn candidates(problem: &Problem, chip: &'static TpuChip, strategy: St
     if strategy != Strategy::Strip {
         return vec![aligned, large(problem, chip, strategy, aligned)];
     }
+    if !scales_fit(problem, chip) {
+        return vec![aligned];
+    }
     let mut tiles = vec![aligned_strip(problem, chip, aligned)];
     tiles.extend(strips(problem, chip, aligned).into_iter().map(|(_, tile)| tile));
     tiles
@@ -107,6 +127,9 @@ fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(Mode
         rows.extend(sides(problem.m, aligned.m.max(CHUNK)));
     }
     rows.extend(rows::sides(problem));
+    if per_row(problem) {
+        rows.extend(equal_parts(problem.m));
+    }
     rows.sort_unstable();
     rows.dedup();
     let columns = columns(problem, aligned);
@@ -129,6 +152,13 @@ fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(Mode
         }
     }
     Vec::new()
+}
+
+/// Rows of tiles that divide all rows in equal parts, of up to so many rows. Tiles of whole quantization
+/// blocks may leave most of the last one empty.
+fn equal_parts(rows: usize) -> impl Iterator<Item = usize> {
+    let limits = [512, 768, 1024, 1536, 2048].into_iter().filter(move |&limit| rows > limit);
+    limits.map(move |limit| rows.div_ceil(rows.div_ceil(limit)).next_multiple_of(ROW_UNIT))
 }
 
 /// Sides of tiles: up to so many rows or columns, with the least padding.
@@ -196,12 +226,16 @@ pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
     ModelledCycles { total: modelled.total + padding_cycles(plan), ..modelled }
 }
 
-/// Cycles of padding operands to whole tiles, before the kernel: they are read and written once.
+/// Cycles of padding operands to whole tiles before the kernel, and of slicing its result: what changes is
+/// read and written once.
 pub(super) fn padding_cycles(plan: &TpuPlan) -> f64 {
-    let (problem, padded) = (&plan.problem, plan.padded);
-    let w = if (padded.n, padded.k) == (problem.n, problem.k) { 0 } else { padded.n * padded.k };
-    let x = if (padded.m, padded.k) == (problem.m, problem.k) { 0 } else { padded.m * padded.k };
-    (2 * (w + x * problem.x.bytes())) as f64 / plan.chip.rates.hbm_bytes_per_cycle()
+    let (problem, given) = (&plan.problem, plan.given());
+    let moved =
+        |is_whole: bool, elements: usize, bytes: usize| if is_whole { 0 } else { 2 * elements * bytes };
+    let w = moved((given.n, given.k) == (problem.n, problem.k), given.n * given.k, 1);
+    let x = moved((given.m, given.k) == (problem.m, problem.k), given.m * given.k, problem.x.bytes());
+    let out = moved((given.m, given.n) == (problem.m, problem.n), problem.m * problem.n, problem.out.bytes());
+    (w + x + out) as f64 / plan.chip.rates.hbm_bytes_per_cycle()
 }
 
 /// Cycles without MXU work around a wait for a DMA: the compiler moves nothing across it, so the MXUs
@@ -258,13 +292,14 @@ pub(super) fn preparing_x(plan: &TpuPlan) -> f64 {
     cycles * (plan.tile.m * plan.tile.k) as f64 / 4096.0
 }
 
-/// What the matmuls of a step do not hide of preparing its strip of x: the first of them wait for half of
+/// What the matmuls of a step do not hide of preparing its strip of x: the first of them wait for a slice of
 /// their rows, and the columns that are multiplied row by row may take less time than all rows.
 fn exposed_preparation(plan: &TpuPlan) -> f64 {
     let preparation = preparing_x(plan);
     let first_rows = preparation * plan.chunk.0.min(plan.tile.m) as f64 / plan.tile.m as f64;
+    let first_slice = first_rows * K_SLICE.min(plan.tile.k) as f64 / plan.tile.k as f64;
     let beside = mxu_cycles(plan, plan.tile.n.min(plan.columns_by_row() * plan.chunk.1));
-    (preparation - first_rows - beside).max(0.0) + first_rows / 2.0
+    (preparation - first_slice - beside).max(0.0) + first_slice
 }
 
 fn token_scales(plan: &TpuPlan) -> bool {
@@ -326,15 +361,15 @@ pub(super) fn chunk(
     let one_scale = |rows: &usize| {
         arithmetic == Arithmetic::Dequantized || per_row(problem) || (*rows <= qb && qb.is_multiple_of(*rows))
     };
-    let equal_parts = || {
+    let in_equal_parts = || {
         // Strips that are dequantized on the way are so by whole blocks.
         let unit = if streamed { ROW_UNIT } else { qb };
         let parts = tile.m.div_ceil(2 * CHUNK);
         tile.m.div_ceil(parts).next_multiple_of(unit).min(tile.m)
     };
     let rows = rows.filter(full).find(one_scale).unwrap_or_else(|| match arithmetic {
-        Arithmetic::Dequantized => equal_parts(),
-        Arithmetic::Fp8 | Arithmetic::Widened if per_row(problem) => equal_parts(),
+        Arithmetic::Dequantized => in_equal_parts(),
+        Arithmetic::Fp8 | Arithmetic::Widened if per_row(problem) => in_equal_parts(),
         Arithmetic::Fp8 | Arithmetic::Widened => qb.min(tile.m),
     });
     let one_block = match arithmetic {
@@ -344,6 +379,7 @@ pub(super) fn chunk(
     (rows, one_block.min(tile.n))
 }
 
-fn per_row(problem: &Problem) -> bool {
+/// Whether rows of x share no scale, or have none.
+pub(super) fn per_row(problem: &Problem) -> bool {
     !matches!(problem.x.granularity(), Some(ScaleGranularity::Block))
 }

@@ -34,13 +34,13 @@ pub(crate) fn around(plan: &TpuPlan, kernel: &KernelModule, kernel_name: &str, f
 
 /// An operand in the shape and type that the kernel takes.
 fn prepared(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments, operand: Operand) -> Value {
-    let padded = plan.padded;
+    let given = plan.given();
     match operand {
         Operand::X => {
             let x = hlo.convert(arguments.x, element(plan.x_element()));
-            hlo.pad(x, &[padded.m, padded.k])
+            hlo.pad(x, &[given.m, given.k])
         }
-        Operand::W => hlo.pad(arguments.w_q, &[padded.n, padded.k]),
+        Operand::W => hlo.pad(arguments.w_q, &[given.n, given.k]),
         Operand::WScale => w_scale(hlo, plan, arguments),
         Operand::XScale => x_scale(hlo, plan, arguments),
         Operand::XScaleColumns => {
@@ -106,7 +106,8 @@ fn call(
         .with("kernel_name", kernel_name)
         .with("operand_layouts", Attr::Array(operand_layouts))
         .with("result_layouts", Attr::Array(vec![row_major(2)]));
-    let ty = Type::tensor([plan.padded.m, plan.padded.n], float(plan.kernel_out()));
+    let given = plan.given();
+    let ty = Type::tensor([given.m, given.n], float(plan.kernel_out()));
     // The compiler names its dumps after the location.
     b.located(format!("jit({kernel_name})/{kernel_name}"), |b| {
         b.op1("stablehlo.custom_call", operands, ty, attributes)
@@ -114,7 +115,8 @@ fn call(
 }
 
 /// The compiler's configuration of the call. Operands are pinned to HBM: the compiler would copy small ones
-/// into VMEM first. It insists on placing arrays of one element itself.
+/// into VMEM first. It insists on placing arrays of one element itself. So is a result that other operations
+/// take. The result of a whole program is in HBM anyway, and a pinned one would be copied there.
 fn configuration(
     b: &FunctionBuilder,
     plan: &TpuPlan,
@@ -131,18 +133,22 @@ fn configuration(
         KernelForm::Current => kernel.module.to_string(),
         KernelForm::Serialized => kernel.module.stable().to_string(),
     };
+    let is_program_result = form == KernelForm::Current
+        && (plan.given().m, plan.given().n) == (plan.problem.m, plan.problem.n)
+        && plan.kernel_out() == plan.problem.out;
+    let pinned_results = if is_program_result { json!([]) } else { json!([{"color": HBM}]) };
     let mut configuration = json!({
         "custom_call_config": {
             "body": STANDARD.encode(body),
             "needs_layout_passes": true,
             "input_memory_space_colors": pinned,
-            "output_memory_space_colors": [{"color": HBM}],
+            "output_memory_space_colors": pinned_results,
             "cost_estimate": {
                 "flops": plan.cost.flops,
                 "transcendentals": 0,
                 "bytes_accessed": plan.cost.bytes_accessed,
             },
-            // Tiles divide the padded operands, so no access is out of bounds.
+            // Tiles divide padded operands, and the compiler clips tiles of the others.
             "disable_bounds_checks": true,
             "disable_semaphore_checks": unchecked,
         },

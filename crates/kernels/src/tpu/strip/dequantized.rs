@@ -1,6 +1,8 @@
 //! Strips dequantized to bf16 and multiplied over all of their K at once: the MXUs accumulate, and the VPU,
 //! which would otherwise be idle, dequantizes.
 
+use std::ops::Range;
+
 use octile_core::plan::{BufferId, tpu::TpuPlan};
 use octile_mosaic::{Float, FunctionBuilder, Value};
 
@@ -29,8 +31,7 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     let x_bf16 = plan.memory.get(BufferId::XBf16).map(|buffer| f.scratch_copies("x_bf16", buffer.id));
     let w_bf16 = f.scratch_copies("w_bf16", BufferId::WBf16);
 
-    // Dequantize a chunk of w, then multiply the rows of x with it. The VPU works on one buffer of w while
-    // the MXUs read the other.
+    // Dequantize and multiply.
     let (x_scale, w_scale) = scales.of_step(&mut f);
     let (n, k) = (f.n, f.k);
     let b = &mut f.b;
@@ -41,49 +42,111 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
         x.ready = size.m;
     }
     let w = Buffer::whole(w);
-    for chunk in Chunk::cover_by_row(plan, (0, size.n), plan.columns_by_row()) {
-        let slot = b.i32(chunk.column % plan.dequantized_chunks());
-        let w_bf16 = Buffer::one_of(b, w_bf16, slot);
-        if chunk.row == 0 {
-            let of = WeightChunk { row: chunk.col, col: chunk.col, cols: chunk.cols };
-            dequantize_weights(b, plan, &w, &w_scale, of, &w_bf16);
-        }
-        let lhs = x.rows(b, plan, chunk.row, chunk.rows);
-        let rhs = w_bf16.load(b, (0, 0), (chunk.cols, size.k));
-        let value = b.matmul(lhs, rhs);
-        sink.put(b, plan, Part { at: (chunk.row, chunk.col), value });
-    }
+    let weights = Weights { codes: &w, begins: 0, scale: &w_scale, bf16: w_bf16 };
+    multiply(b, plan, &mut x, weights, (0, size.n), plan.columns_by_row(), |b, part| sink.put(b, plan, part));
     sink.finish(b, plan);
     f.finish()
 }
 
-/// Weights of a chunk's columns.
+/// Weights in VMEM: codes, scales, and buffers of dequantized chunks.
 #[derive(Clone, Copy)]
-pub(super) struct WeightChunk {
-    /// First row in the buffer of codes.
-    pub(super) row: usize,
-    /// First column in the tile.
-    pub(super) col: usize,
-    pub(super) cols: usize,
+pub(super) struct Weights<'a> {
+    pub(super) codes: &'a Buffer,
+    /// Column of the tile whose weights are the first row of the codes.
+    pub(super) begins: usize,
+    pub(super) scale: &'a Scales,
+    pub(super) bf16: Value,
 }
 
-/// Dequantizes the weights of a chunk's columns. They are scaled in f32 and rounded to bf16 once.
-pub(super) fn dequantize_weights(
+impl Weights<'_> {
+    /// The buffer of a chunk, which has dequantized weights from this slice on.
+    fn dequantized(
+        &self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        chunk: &Chunk,
+        slice: (usize, usize),
+    ) -> Buffer {
+        let slot = b.i32(chunk.column % plan.dequantized_chunks());
+        let buffer = Buffer::one_of(b, self.bf16, slot);
+        if chunk.row == 0 {
+            self.dequantize(b, plan, chunk, slice, &buffer);
+        }
+        buffer
+    }
+
+    /// Dequantizes a slice along K, given by its first column and length, of a chunk's weights. They are
+    /// scaled in f32 and rounded to bf16 once.
+    fn dequantize(
+        &self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        chunk: &Chunk,
+        (k, length): (usize, usize),
+        to: &Buffer,
+    ) {
+        let qb = plan.problem.quant_block.size();
+        for row in (0..chunk.cols).step_by(qb) {
+            for k_block in k / qb..(k + length) / qb {
+                let codes = self.codes.load(b, (chunk.col - self.begins + row, k_block * qb), (qb, qb));
+                let scale = self.scale.get(b, chunk.col + row, qb, k_block);
+                let values = dequantized(b, codes, scale);
+                to.store(b, values, (row, k_block * qb));
+            }
+        }
+    }
+}
+
+/// Multiplies x with some columns of a tile, given as first and number: dequantizes a chunk of w, then
+/// multiplies the rows of x with it. The VPU works on one buffer of w while the MXUs read the other.
+///
+/// The first `by_row` columns of chunks are multiplied row by row.
+pub(super) fn multiply(
     b: &mut FunctionBuilder,
     plan: &TpuPlan,
-    w: &Buffer,
-    w_scale: &Scales,
-    chunk: WeightChunk,
-    to: &Buffer,
+    x: &mut XStrip,
+    weights: Weights<'_>,
+    columns: (usize, usize),
+    by_row: usize,
+    mut put: impl FnMut(&mut FunctionBuilder, Part),
 ) {
-    let qb = plan.problem.quant_block.size();
-    for row in (0..chunk.cols).step_by(qb) {
-        for k_block in 0..plan.k_blocks() {
-            let codes = w.load(b, (chunk.row + row, k_block * qb), (qb, qb));
-            let scale = w_scale.get(b, chunk.col + row, qb, k_block);
-            let values = dequantized(b, codes, scale);
-            to.store(b, values, (row, k_block * qb));
+    let chunks = Chunk::cover_by_row(plan, columns, by_row);
+    let (by_row, by_column) = chunks.split_at(chunks.partition_point(|chunk| chunk.column < by_row));
+    for row in by_row.chunk_by(|a, b| a.row == b.row) {
+        multiply_slices(b, plan, x, weights, row, &mut put);
+    }
+    for chunk in by_column {
+        let w_bf16 = weights.dequantized(b, plan, chunk, (0, plan.tile.k));
+        let lhs = x.rows(b, plan, chunk.row, chunk.rows);
+        let rhs = w_bf16.load(b, (0, 0), (chunk.cols, plan.tile.k));
+        let value = b.matmul(lhs, rhs);
+        put(b, Part { at: (chunk.row, chunk.col), value });
+    }
+}
+
+/// Multiplies rows with several chunks of columns, slice by slice along K: the VPU dequantizes the next slice
+/// of x while the MXUs multiply this one with all of the columns. The sums of slices are added in f32.
+fn multiply_slices(
+    b: &mut FunctionBuilder,
+    plan: &TpuPlan,
+    x: &mut XStrip,
+    weights: Weights<'_>,
+    chunks: &[Chunk],
+    put: &mut impl FnMut(&mut FunctionBuilder, Part),
+) {
+    let mut sums: Vec<Option<Value>> = vec![None; chunks.len()];
+    for slice in plan.k_slices() {
+        for (chunk, sum) in chunks.iter().zip(&mut sums) {
+            let w_bf16 = weights.dequantized(b, plan, chunk, slice);
+            let lhs = x.slice(b, plan, (chunk.row, chunk.rows), slice);
+            let rhs = w_bf16.load(b, (0, slice.0), (chunk.cols, slice.1));
+            let product = b.matmul(lhs, rhs);
+            *sum = Some(sum.map_or(product, |sum| b.addf(sum, product)));
         }
+    }
+    for (chunk, value) in chunks.iter().zip(sums) {
+        let value = value.expect("a tile has a slice");
+        put(b, Part { at: (chunk.row, chunk.col), value });
     }
 }
 
@@ -102,6 +165,8 @@ pub(super) struct XStrip {
     scale: Option<Scales>,
     /// Rows that are dequantized already.
     ready: usize,
+    /// K-blocks of the rows that follow them that are dequantized already.
+    ready_blocks: usize,
 }
 
 impl XStrip {
@@ -112,7 +177,13 @@ impl XStrip {
         strip: Value,
         scale: Option<Scales>,
     ) -> Self {
-        Self { given, bf16: bf16.map(|memref| Buffer::one_of(b, memref, strip)), scale, ready: 0 }
+        Self {
+            given,
+            bf16: bf16.map(|memref| Buffer::one_of(b, memref, strip)),
+            scale,
+            ready: 0,
+            ready_blocks: 0,
+        }
     }
 
     /// The same strip, with the first rows dequantized already.
@@ -135,15 +206,48 @@ impl XStrip {
         values.load(b, (row, 0), (rows, plan.tile.k))
     }
 
+    /// Loads a slice along K of rows in bf16, after dequantizing it if no matmul needed it before. Slices of
+    /// the same rows must be loaded in order.
+    fn slice(
+        &mut self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        (row, rows): (usize, usize),
+        (k, length): (usize, usize),
+    ) -> Value {
+        let qb = plan.problem.quant_block.size();
+        let (first, last) = (k / qb, (k + length) / qb);
+        if row + rows > self.ready && last > self.ready_blocks {
+            self.dequantize_blocks(b, plan, (row, rows), first..last);
+            self.ready_blocks = last;
+            if last == plan.k_blocks() {
+                (self.ready, self.ready_blocks) = (row + rows, 0);
+            }
+        }
+        let values = self.bf16.as_ref().unwrap_or(&self.given);
+        values.load(b, (row, k), (rows, length))
+    }
+
     /// Dequantizes rows, after quantizing them where the kernel does that.
-    pub(super) fn dequantize(&self, b: &mut FunctionBuilder, plan: &TpuPlan, (first, rows): (usize, usize)) {
+    pub(super) fn dequantize(&self, b: &mut FunctionBuilder, plan: &TpuPlan, rows: (usize, usize)) {
+        self.dequantize_blocks(b, plan, rows, 0..plan.k_blocks());
+    }
+
+    /// Dequantizes some k-blocks of rows.
+    fn dequantize_blocks(
+        &self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        (first, rows): (usize, usize),
+        k_blocks: Range<usize>,
+    ) {
         let (Some(bf16), Some(scale)) = (&self.bf16, &self.scale) else {
             return;
         };
         let qb = plan.problem.quant_block.size();
         for row in (first..first + rows).step_by(qb) {
             let shape = (qb.min(first + rows - row), qb);
-            for k_block in 0..plan.k_blocks() {
+            for k_block in k_blocks.clone() {
                 let at = (row, k_block * qb);
                 let codes = if plan.quantizes_x() {
                     quantized_block(b, &self.given, scale, at, shape, k_block)

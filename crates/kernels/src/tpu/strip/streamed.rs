@@ -14,7 +14,7 @@ use octile_mosaic::{
     build::{Copy, IntPredicate},
 };
 
-use super::dequantized::{WeightChunk, XStrip, dequantize_weights};
+use super::dequantized::{Weights, XStrip, multiply};
 use crate::{
     stablehlo::float,
     tpu::{
@@ -306,21 +306,14 @@ impl Operands<'_> {
         n: Value,
     ) {
         let plan = self.plan;
-        let w_bf16 = computed.w_bf16.expect("the plan has a buffer of dequantized weights");
+        let bf16 = computed.w_bf16.expect("the plan has a buffer of dequantized weights");
         let begins = block.begins - self.begins_in_stage(block.begins);
-        let by_row = if computed.x_strip.is_prepared(plan) { 1 } else { plan.columns_by_row() };
-        for chunk in Chunk::cover_by_row(plan, (block.begins, block.columns), by_row) {
-            let slot = b.i32(chunk.column % plan.dequantized_chunks());
-            let w_bf16 = Buffer::one_of(b, w_bf16, slot);
-            if chunk.row == 0 {
-                let of = WeightChunk { row: chunk.col - begins, col: chunk.col, cols: chunk.cols };
-                dequantize_weights(b, plan, w, w_scale, of, &w_bf16);
-            }
-            let lhs = computed.x_strip.rows(b, plan, chunk.row, chunk.rows);
-            let rhs = w_bf16.load(b, (0, 0), (chunk.cols, plan.tile.k));
-            let value = b.matmul(lhs, rhs);
-            self.store(b, n, (chunk.row, chunk.col), value);
-        }
+        let by_row = if computed.x_strip.is_prepared(plan) { 0 } else { plan.columns_by_row() };
+        let weights = Weights { codes: w, begins, scale: w_scale, bf16 };
+        let columns = (block.begins, block.columns);
+        multiply(b, plan, &mut computed.x_strip, weights, columns, by_row, |b, part| {
+            self.store(b, n, part.at, part.value);
+        });
     }
 
     /// Stores a part of a step's result in its buffer.
