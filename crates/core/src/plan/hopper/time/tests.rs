@@ -104,7 +104,7 @@ fn the_best_plans_of_unseen_shapes_are_near_the_choice() {
         let measured = problem.flops() / (fields[4].parse::<f64>().unwrap() * 1e3);
         let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, best, None).unwrap();
         let expected = plan.expected_time().total_ns;
-        assert!((expected / measured - 1.0).abs() < 0.12, "{problem}: {expected:.0} of {measured:.0} ns");
+        assert!((expected / measured - 1.0).abs() < 0.15, "{problem}: {expected:.0} of {measured:.0} ns");
         let chosen = HopperPlan::best(&problem, &GPU, Strategy::Strip).unwrap().expected_time().total_ns;
         assert!(chosen > 0.8 * expected, "{problem}: {:?} {chosen:.0} of {expected:.0}", choice(&problem));
         known += 1;
