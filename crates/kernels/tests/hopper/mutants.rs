@@ -1,7 +1,7 @@
 //! Mutants with one synchronization instruction deleted: the simulator must detect every deletion.
 
 use octile_core::{
-    ActivationKind, FloatKind, ScaleGranularity, Strategy,
+    ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy,
     plan::hopper::{Arguments, ClusterMode, GpuTile, HopperPlan, ResultPath, TileConfig},
     sample::Operands,
 };
@@ -73,12 +73,23 @@ fn undetected(plan: &HopperPlan, at_least: usize) -> Vec<String> {
     undetected.map(|line| text.0[line - 1].split([' ', ';']).next().unwrap_or_default().to_owned()).collect()
 }
 
+/// The default plan; of `strip` one with tiles of so many columns, whatever the model prefers.
+fn plan_of(problem: &Problem, strategy: Strategy, columns: usize) -> HopperPlan {
+    let tile = GpuTile { a: 128, b: columns };
+    let shape = TileConfig { tile, swapped: false, cluster: ClusterMode::Single };
+    match strategy {
+        Strategy::Strip => HopperPlan::new(problem, &GPU, strategy, shape, None),
+        _ => HopperPlan::best(problem, &GPU, strategy),
+    }
+    .expect("it has a plan")
+}
+
 #[test]
 fn initial_values_of_registers() {
     let problem = problem(300, 264, 900);
     // `auto` also zeroes rows beyond the matrix, and some tiles have none.
     for strategy in [Strategy::Dma, Strategy::Smem, Strategy::Strip] {
-        let plan = HopperPlan::best(&problem, &GPU, strategy).expect("it has a plan");
+        let plan = plan_of(&problem, strategy, 32);
         let kernel = hopper::multiply(&plan);
         let operands = Operands::random(problem, 13);
         let text = Text::new(&kernel.ptx);
@@ -102,7 +113,7 @@ fn initial_values_of_registers() {
 fn each_strategy() {
     let problem = problem(140, 136, 1200);
     for strategy in Strategy::ALL {
-        let plan = HopperPlan::best(&problem, &GPU, strategy).expect("it has a plan");
+        let plan = plan_of(&problem, strategy, 96);
         let spared = match strategy {
             // Only wgmma read shared memory here, so the warp barriers before a release order nothing.
             Strategy::Dma => vec![WARP_BARRIER; 2],

@@ -71,8 +71,8 @@ fn every_shape_of_tile_and_cluster() {
         let paths = [ResultPath::Direct, ResultPath::Lines, ResultPath::TmaStore];
         paths.map(|path| (false, consumers, per_sm, path))
     });
-    let swapped =
-        [(1, 2), (2, 1), (2, 2)].map(|(consumers, per_sm)| (true, consumers, per_sm, ResultPath::Direct));
+    let swapped = [(1, 2), (2, 1), (2, 2), (3, 1)]
+        .map(|(consumers, per_sm)| (true, consumers, per_sm, ResultPath::Direct));
     // Tiles with two CTAs per SM are too narrow for this.
     let by_wave = [1, 2, 3].map(|consumers| (false, consumers, 1, ResultPath::TmaStoreByWave));
     // Only tiles with two consumer warpgroups have two waves each.
@@ -80,7 +80,7 @@ fn every_shape_of_tile_and_cluster() {
     assert_eq!(forms, unswapped.chain(swapped).chain(by_wave).chain(by_producer).collect());
     let can_overlap = [(false, 1, 1), (false, 1, 2), (false, 2, 1), (true, 1, 2)];
     let with = |overlaps| move |(swapped, consumers, per_sm)| (swapped, consumers, per_sm, overlaps);
-    let never = [(false, 2, 2), (false, 3, 1), (true, 2, 1), (true, 2, 2)];
+    let never = [(false, 2, 2), (false, 3, 1), (true, 2, 1), (true, 2, 2), (true, 3, 1)];
     let without = can_overlap.into_iter().chain(never).map(with(false));
     assert_eq!(overlaps, can_overlap.into_iter().map(with(true)).chain(without).collect());
 }
