@@ -57,8 +57,8 @@ const NARROW: usize = 32;
 /// Rows up to which operands may be swapped. Beyond, 128 divides them evenly enough.
 const MOST_SWAPPED: usize = 1100;
 
-/// The weight fills the 64 rows of a wgmma. With up to [`NARROW`] rows x is one tile; with some hundred, tiles
-/// divide its rows evenly, where those of unswapped operands would be padded to 64, 128 or 192.
+/// The weight fills the 64 rows of a wgmma. With up to [`NARROW`] rows x is one tile; with some hundred,
+/// tiles divide its rows evenly, where those of unswapped operands would be padded to 64, 128 or 192.
 fn swapped_candidates(m: usize) -> Vec<TileConfig> {
     let mut shapes = Vec::new();
     let mut push = |a, b, cluster| {

@@ -142,9 +142,9 @@ pub struct TimeModel {
 
 impl TimeModel {
     /// Fitted to `bench/record/h200/plans*.csv`, measured on H200s: the shapes that the peers were timed on,
-    /// the sample `fit`, and layers of widely served models, with up to 18 plans each. `cargo run --release -p
-    /// octile-harness --example gpu_model` shows how well, and how well a fit without a shape tells the best
-    /// plan of that shape.
+    /// the sample `fit`, and layers of widely served models, with up to 18 plans each. `cargo run
+    /// --release -p octile-harness --example gpu_model` shows how well, and how well a fit without a shape
+    /// tells the best plan of that shape.
     pub const H200: Self = Self {
         launch: 1140.0,
         late_launch: 631.0,
