@@ -82,7 +82,7 @@ fn every_version_is_a_folder_that_passes() {
 fn seeded_damage_is_found() {
     let place = TempDir::new().unwrap();
     let arguments =
-        ["inspect", "--chip", "h100", "--strategy", "best", "--shape", "256x512x512:128", "-o", "gpu"];
+        ["inspect", "--chip", "h100", "--strategy", "best", "--shape", "2048x2048x512:128", "-o", "gpu"];
     let (code, said) = octile(&arguments, place.path());
     assert_eq!(code, 0, "{said}");
     let folder = place.path().join("gpu/v4_whole_k_strip");
