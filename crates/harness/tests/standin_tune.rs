@@ -78,8 +78,8 @@ fn swapped_plans_are_tried_and_right() {
     let mut trial = tuner.trial(&problem).unwrap();
     let swapped: Vec<usize> =
         (0..trial.candidates().len()).filter(|&index| trial.describe(index).contains("swapped")).collect();
-    assert!(swapped.len() > 10, "{swapped:?}");
-    for index in swapped.into_iter().step_by(5) {
+    assert!(swapped.len() > 4, "{swapped:?}");
+    for index in swapped.into_iter().step_by(2) {
         assert!(trial.check(index).unwrap().unwrap().passed(), "{}", trial.describe(index));
         assert!(trial.sample(index).unwrap().iter().all(|cost| *cost > 1e-6));
     }
