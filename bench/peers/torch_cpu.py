@@ -102,7 +102,7 @@ def parse_args() -> argparse.Namespace:
         "--only", default="", metavar="TEXT", help="run only groups whose name contains TEXT"
     )
     parser.add_argument(
-        "--sample", choices=["fit", "judge"], help="shapes of `octile bench --sample` instead"
+        "--sample", help="shapes of `octile bench --sample` instead: fit, judge, or a number"
     )
     parser.add_argument(
         "--max-gflop", type=float, metavar="G", help="leave out shapes of the sample with more work"

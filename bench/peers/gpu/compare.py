@@ -149,7 +149,7 @@ def main():
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--shapes", nargs="*", help="MxNxK ... (default: shapes.txt)")
-    which.add_argument("--sample", choices=["fit", "judge"], help="shapes of `octile bench --sample`")
+    which.add_argument("--sample", help="shapes of `octile bench --sample`: fit, judge, or a number")
     parser.add_argument("--cli", default="octile", help="the octile command, for --sample (default: octile)")
     args = parser.parse_args()
     shapes = [parse(shape) for shape in args.shapes] if args.shapes else SHAPES

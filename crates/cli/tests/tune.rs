@@ -369,7 +369,7 @@ fn bad_requests_are_one_sentence() {
         (&["tune", "--shapes-from", "empty.txt"], "has no shape"),
         (&["tune", "--backend", "cpu", "--chip", "tpu7x", "--shape", "1x1x1:128"], "--chip has no effect"),
         (&["tune", "--backend", "tpu", "--chip", "h200", "--shape", "1x1x1:128"], "needs a TPU"),
-        (&["tune", "--sample", "all"], "expected fit or judge"),
+        (&["tune", "--sample", "all"], "expected fit, judge, or a number"),
         (&["tune", "--tokens", "1", "--shape", "1x1x1:128"], "--tokens has no effect here"),
     ] {
         let output = octile(folder.path(), args).output().unwrap();

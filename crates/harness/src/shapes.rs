@@ -1,8 +1,9 @@
 //! Problems drawn from the layers of real models, so that kernels are not tuned to the test.
 //!
 //! [`Sample::Fit`] is for fitting models of time and for looking at; [`Sample::Judge`] is for judging only,
-//! and shares no problem with it. Both are drawn once and for all from a seed: layers of published
-//! configurations under tensor parallelism, with M on a log scale, and a few with ragged sides.
+//! and shares no problem with it. Whoever has looked at results of `Judge` draws a [`Sample::Fresh`] to judge
+//! by. All are drawn once and for all from a seed: layers of published configurations under tensor
+//! parallelism, with M on a log scale, and a few with ragged sides.
 
 mod config;
 mod models;
@@ -31,11 +32,13 @@ pub enum Sample {
     Fit,
     /// 100 other problems, to judge the result by.
     Judge,
+    /// 100 problems for each number, which neither of the others has.
+    Fresh(u32),
 }
 
 /// Text that names no sample.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown sample '{0}': expected fit or judge")]
+#[error("unknown sample '{0}': expected fit, judge, or a number, which draws a fresh one")]
 pub struct UnknownSample(String);
 
 impl FromStr for Sample {
@@ -45,17 +48,18 @@ impl FromStr for Sample {
         match text {
             "fit" => Ok(Self::Fit),
             "judge" => Ok(Self::Judge),
-            _ => Err(UnknownSample(text.to_owned())),
+            _ => text.parse().map(Self::Fresh).map_err(|_| UnknownSample(text.to_owned())),
         }
     }
 }
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Fit => "fit",
-            Self::Judge => "judge",
-        })
+        match self {
+            Self::Fit => f.pad("fit"),
+            Self::Judge => f.pad("judge"),
+            Self::Fresh(number) => f.pad(&number.to_string()),
+        }
     }
 }
 
@@ -64,16 +68,20 @@ impl Sample {
     pub const fn size(self) -> usize {
         match self {
             Self::Fit => 200,
-            Self::Judge => 100,
+            Self::Judge | Self::Fresh(_) => 100,
         }
     }
 
     /// The problems, by rising M.
     pub fn cases(self) -> Vec<Case> {
         let fit = draw(Self::Fit.size(), 1, &[]);
+        if self == Self::Fit {
+            return fit;
+        }
+        let judge = draw(Self::Judge.size(), 2, &fit);
         match self {
-            Self::Fit => fit,
-            Self::Judge => draw(self.size(), 2, &fit),
+            Self::Fresh(number) => draw(self.size(), 3 + u64::from(number), &[fit, judge].concat()),
+            _ => judge,
         }
     }
 }
@@ -155,6 +163,23 @@ mod tests {
         let (fit, judge) = (shapes(Sample::Fit), shapes(Sample::Judge));
         assert_eq!((fit.len(), judge.len()), (200, 100));
         assert!(fit.is_disjoint(&judge));
+        let fresh = [0, 1, u32::MAX].map(|number| shapes(Sample::Fresh(number)));
+        for sample in &fresh {
+            assert_eq!(sample.len(), 100);
+            assert!(sample.is_disjoint(&fit) && sample.is_disjoint(&judge));
+        }
+        assert_ne!(fresh[0], fresh[1]);
+    }
+
+    #[test]
+    fn samples_have_names() {
+        for (name, sample) in [("fit", Sample::Fit), ("judge", Sample::Judge), ("7", Sample::Fresh(7))] {
+            assert_eq!(name.parse(), Ok(sample));
+            assert_eq!(sample.to_string(), name);
+        }
+        for name in ["", "all", "-1", "1.5", "4294967296"] {
+            assert_eq!(name.parse::<Sample>(), Err(UnknownSample(name.to_owned())));
+        }
     }
 
     /// A sample that changes would make old records incomparable.

@@ -16,10 +16,11 @@ pub struct ProblemArgs {
     /// Shapes of a file: one MxNxK:QB per line, # comments, - is stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "model"])]
     pub shapes_from: Option<PathBuf>,
-    /// Fixed sample of model layers: fit (200) or judge (100)
+    /// Sample of model layers: fit (200), judge (100), or a number (100)
     ///
     /// Layers of published models under tensor parallelism, with 1 to 16384 rows. Fit a performance model to
-    /// the one, and judge it by the other: they have no shape in common.
+    /// the first, and judge it by the second: they have no shape in common. Every number draws a sample that
+    /// shares no shape with these.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["shapes", "model", "shapes_from"])]
     pub sample: Option<Sample>,
     /// Leave out shapes with more GFLOP than this
