@@ -9,9 +9,12 @@ use std::collections::BTreeMap;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::hopper::HOPPER_GPUS,
-    plan::hopper::{
-        ClusterMode, GpuTile, HopperPlan, PROMOTIONS, QuantizePlan, QuantizeTuning, ResultPath, TileConfig,
-        candidates,
+    plan::{
+        PlanError,
+        hopper::{
+            ClusterMode, GpuTile, HopperPlan, PROMOTIONS, QuantizePlan, QuantizeTuning, ResultPath,
+            TileConfig, candidates,
+        },
     },
 };
 use octile_dump::{
@@ -99,11 +102,14 @@ fn the_plain_strategies_are_what_they_say() {
 #[test]
 fn every_shape_of_strip_assembles() {
     for m in [1, 16, 30, 64, 128, 4096] {
-        for shape in candidates(&problem(m, 8192, 2048)) {
-            check(
-                &HopperPlan::new(&problem(m, 8192, 2048), &HOPPER_GPUS[1], Strategy::Strip, shape, None)
-                    .unwrap(),
-            );
+        let problem = problem(m, 8192, 2048);
+        for shape in candidates(&problem) {
+            match HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None) {
+                Ok(plan) => check(&plan),
+                // Tiles that fill whole waves leave none to share.
+                Err(PlanError::NoTail { .. }) => {}
+                Err(error) => panic!("{shape}: {error}"),
+            }
         }
     }
 }

@@ -16,11 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Problem,
-    plan::{
-        cpu::CpuChoice,
-        hopper::{ClusterMode, TileConfig},
-        tpu::Dims,
-    },
+    plan::{cpu::CpuChoice, hopper::TileConfig, tpu::Dims},
 };
 
 pub use tables::{TableOrigin, TunedTables, shipped};
@@ -146,18 +142,7 @@ impl fmt::Display for TunedChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu(choice) => write!(f, "{choice}"),
-            Self::Gpu(config) => {
-                write!(f, "{}x{}", config.tile.a, config.tile.b)?;
-                if config.swapped {
-                    f.write_str(" swapped")?;
-                }
-                match config.cluster {
-                    ClusterMode::Single => Ok(()),
-                    ClusterMode::MulticastA => f.write_str(", multicast A"),
-                    ClusterMode::MulticastB => f.write_str(", multicast B"),
-                    ClusterMode::SplitK(parts) => write!(f, ", split-K {parts}"),
-                }
-            }
+            Self::Gpu(config) => write!(f, "{config}"),
             Self::Tpu(tile) => write!(f, "tile {}x{}x{}", tile.m, tile.n, tile.k),
         }
     }

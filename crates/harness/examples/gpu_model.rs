@@ -129,7 +129,7 @@ impl Shape {
 }
 
 /// The constants that a fit may change.
-const FREE: [fn(&mut TimeModel) -> &mut f64; 34] = [
+const FREE: [fn(&mut TimeModel) -> &mut f64; 35] = [
     |model| &mut model.launch,
     |model| &mut model.late_launch,
     |model| &mut model.late_cluster,
@@ -156,6 +156,7 @@ const FREE: [fn(&mut TimeModel) -> &mut f64; 34] = [
     |model| &mut model.split,
     |model| &mut model.split_part,
     |model| &mut model.split_everywhere,
+    |model| &mut model.tail,
     |model| &mut model.reduction,
     |model| &mut model.hbm,
     |model| &mut model.hbm_latency,
@@ -195,6 +196,7 @@ fn guess() -> TimeModel {
         split: 200.0,
         split_part: 20.0,
         split_everywhere: 500.0,
+        tail: 300.0,
         reduction: 100.0,
         hbm: 1.0,
         hbm_latency: 600.0,
@@ -250,6 +252,7 @@ fn read() -> Result<Vec<Shape>> {
             "Single" => ClusterMode::Single,
             "MulticastA" => ClusterMode::MulticastA,
             "MulticastB" => ClusterMode::MulticastB,
+            "SplitTail" => ClusterMode::SplitTail,
             split => ClusterMode::SplitK(split.trim_start_matches("SplitK(").trim_end_matches(')').parse()?),
         };
         let tile = GpuTile { a: a.parse()?, b: b.parse()? };

@@ -14,6 +14,7 @@ mod roles;
 mod rules;
 mod shared_memory;
 mod soundness;
+mod tile_config;
 mod time;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
@@ -28,22 +29,15 @@ use rules::{
     chunks_per_part, ctas_needed, operand_rows, operand_stays, overlaps_stages, release, result_path,
     shares_sm, touches_three_scales, units, w_scales_per_stage, waves, weight_stays,
 };
+pub use shared_memory::Exchange;
 use shared_memory::shared_memory;
+pub use tile_config::{ClusterMode, GpuTile, TileConfig};
 pub use time::{ExpectedTime, GpuLimit, TimeModel};
 
 use serde::{Deserialize, Serialize};
 
 use super::{MemoryMap, MemorySpace, PlanError};
 use crate::{ActivationKind, FloatKind, Problem, Strategy, device::hopper::HopperGpu};
-
-/// The tile of the result that one CTA computes at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct GpuTile {
-    /// Rows of operand A.
-    pub a: usize,
-    /// Rows of operand B.
-    pub b: usize,
-}
 
 /// The epilogue: how results get from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -70,36 +64,6 @@ impl ResultPath {
     }
 }
 
-/// What the CTAs of a cluster do together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ClusterMode {
-    /// Nothing: every CTA works alone.
-    Single,
-    /// Two CTAs share their rows of A: each loads half of them and multicasts it to both.
-    MulticastA,
-    /// Two CTAs share their rows of B: each loads half of them and multicasts it to both.
-    MulticastB,
-    /// So many CTAs compute the same tile, each over a part of K, and reduce over distributed shared memory.
-    SplitK(usize),
-}
-
-impl ClusterMode {
-    /// Whether the CTAs of a cluster load for one another.
-    pub const fn is_multicast(self) -> bool {
-        matches!(self, Self::MulticastA | Self::MulticastB)
-    }
-
-    /// CTAs of a cluster.
-    pub const fn ctas(self) -> usize {
-        match self {
-            Self::Single => 1,
-            Self::MulticastA | Self::MulticastB => 2,
-            Self::SplitK(blocks) => blocks,
-        }
-    }
-}
-
 /// Which consumer threads arrive on a stage's empty barrier to release it to the producers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -110,23 +74,6 @@ pub enum Release {
     Warpgroup,
     /// Every thread. Slow, but `compute-sanitizer --tool racecheck` cannot see one thread arrive for others.
     Thread,
-}
-
-/// The choices that a plan is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct TileConfig {
-    /// Tile of a CTA.
-    pub tile: GpuTile,
-    /// Whether the weight is operand A.
-    pub swapped: bool,
-    /// Cluster.
-    pub cluster: ClusterMode,
-}
-
-impl TileConfig {
-    /// The shape of every strategy but `strip`: the lesson of the others lies elsewhere.
-    pub const PLAIN: Self =
-        Self { tile: GpuTile { a: 128, b: 128 }, swapped: false, cluster: ClusterMode::Single };
 }
 
 /// Everything that a Hopper kernel is generated from.
@@ -279,6 +226,9 @@ impl HopperPlan {
         {
             return Err(PlanError::TooManyParts { parts, blocks: plan.k_blocks() });
         }
+        if shape.cluster == ClusterMode::SplitTail && plan.shared_tiles() == 0 {
+            return Err(PlanError::NoTail { tiles: units.0 * units.1, ctas: plan.blocks });
+        }
         if shape.tile.b > WIDEST_WAVE {
             return Err(PlanError::TooWide { columns: shape.tile.b, most: WIDEST_WAVE });
         }
@@ -334,11 +284,11 @@ impl HopperPlan {
     /// Decides the grid, the raster order and the weight's L2 priority.
     fn schedule(&mut self, gpu: &HopperGpu) {
         let (a, b) = self.units;
-        let cluster = self.shape.cluster.ctas();
-        let slots = gpu.sms * self.blocks_per_sm / cluster;
+        let (cluster, per_unit) = (self.shape.cluster.ctas(), self.shape.cluster.ctas_per_unit());
+        let slots = gpu.sms * self.blocks_per_sm / cluster * cluster / per_unit;
         let persistent =
             self.strategy == Strategy::Strip && !matches!(self.shape.cluster, ClusterMode::SplitK(_));
-        self.blocks = cluster * if persistent { (a * b).min(slots) } else { a * b };
+        self.blocks = per_unit * if persistent { (a * b).min(slots) } else { a * b };
         let x_units = if self.shape.swapped { b } else { a };
         self.streams_weight = x_units == 1 && !weight_stays(&self.problem, gpu);
         self.raster = if a <= slots && operand_stays(self.operand_rows().0, self.problem.k, gpu) {
@@ -357,8 +307,17 @@ impl HopperPlan {
         match self.shape.cluster {
             ClusterMode::MulticastA => (a, 2 * b),
             ClusterMode::MulticastB => (2 * a, b),
-            ClusterMode::Single | ClusterMode::SplitK(_) => (a, b),
+            ClusterMode::Single | ClusterMode::SplitK(_) | ClusterMode::SplitTail => (a, b),
         }
+    }
+
+    /// Tiles that two CTAs share after the last full wave: those of [`ClusterMode::SplitTail`], which needs
+    /// a full wave and two CTAs for each tile that is left.
+    pub fn shared_tiles(&self) -> usize {
+        let (tiles, ctas) = (self.units.0 * self.units.1, self.blocks);
+        let left = tiles % ctas;
+        let splits = self.shape.cluster == ClusterMode::SplitTail && tiles > ctas && 2 * left <= ctas;
+        if splits { left } else { 0 }
     }
 
     /// Rows of operands A and B.
@@ -372,7 +331,7 @@ impl HopperPlan {
         match self.shape.cluster {
             ClusterMode::MulticastA => (a / 2, b),
             ClusterMode::MulticastB => (a, b / 2),
-            ClusterMode::Single | ClusterMode::SplitK(_) => (a, b),
+            ClusterMode::Single | ClusterMode::SplitK(_) | ClusterMode::SplitTail => (a, b),
         }
     }
 

@@ -172,6 +172,14 @@ pub enum PlanError {
         /// K stages.
         blocks: usize,
     },
+    /// No tile is left for two CTAs to share.
+    #[error("{tiles} tiles leave none for two of {ctas} CTAs to share: use a cluster of one CTA")]
+    NoTail {
+        /// Tiles of the result.
+        tiles: usize,
+        /// CTAs of the grid.
+        ctas: usize,
+    },
     /// The pipeline is too short.
     #[error("a pipeline needs at least 2 stages, got {stages}")]
     TooFewStages {

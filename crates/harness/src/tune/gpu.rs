@@ -5,7 +5,7 @@ use std::time::Duration;
 use octile_core::{
     Problem,
     bound::Accumulator,
-    plan::hopper::{ClusterMode, HopperPlan, STAGE_K},
+    plan::hopper::{HopperPlan, STAGE_K},
     sample::Operands,
     tuned::{TunedChoice, TunedDevice, TunedWith},
 };
@@ -166,18 +166,7 @@ impl Trial for GpuTrial<'_> {
 
     fn describe(&self, candidate: usize) -> String {
         let plan = &self.plans[candidate];
-        let shape = plan.shape;
-        let mut text = format!("{}x{}", shape.tile.a, shape.tile.b);
-        if shape.swapped {
-            text += " swapped";
-        }
-        text += &match shape.cluster {
-            ClusterMode::Single => String::new(),
-            ClusterMode::MulticastA => ", multicast A".to_owned(),
-            ClusterMode::MulticastB => ", multicast B".to_owned(),
-            ClusterMode::SplitK(parts) => format!(", split-K {parts}"),
-        };
-        format!("{text}, {} stages", plan.stages)
+        format!("{}, {} stages", plan.shape, plan.stages)
     }
 
     fn sample(&mut self, candidate: usize) -> Result<Vec<f64>> {

@@ -32,7 +32,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     ptx.wait_for_previous_kernel();
     ptx.let_next_kernel_start();
     let k = KRange::new(ptx, &cta);
-    for_each_tile(ptx, &cta, |ptx, work| {
+    for_each_tile(ptx, &cta, k, |ptx, work| {
         let tile = work.tile(ptx, &cta);
         boundary.set(ptx, tile);
         let scales = ScaleReader::global(ptx, &cta, fragment, tile);

@@ -70,6 +70,7 @@ fn entry_name(plan: &HopperPlan) -> String {
         ClusterMode::MulticastA => "_share_a".to_owned(),
         ClusterMode::MulticastB => "_share_b".to_owned(),
         ClusterMode::SplitK(parts) => format!("_split{parts}"),
+        ClusterMode::SplitTail => "_tail".to_owned(),
     };
     let swapped = if shape.swapped { "_swapped" } else { "" };
     let promotion = match plan.promote_every {

@@ -22,7 +22,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
 fn produce(ptx: &mut Ptx, cta: &Cta<'_>) {
     cta.in_warp(ptx, cta.first_producer(), |ptx| {
         let producer = Producer::new(ptx, cta);
-        for_each_tile(ptx, cta, |ptx, work| {
+        for_each_tile(ptx, cta, producer.k, |ptx, work| {
             let tile = work.tile(ptx, cta);
             producer.load_stages(ptx, tile, |_| {});
         });
@@ -33,7 +33,7 @@ fn produce(ptx: &mut Ptx, cta: &Cta<'_>) {
 /// A consumer warpgroup. Scales come with the stage, so only the epilogue needs the tile's coordinates.
 fn consume(ptx: &mut Ptx, cta: &Cta<'_>) {
     let consumer = Consumer::new(ptx, cta);
-    for_each_tile(ptx, cta, |ptx, work| {
+    for_each_tile(ptx, cta, consumer.k, |ptx, work| {
         let k_block = ptx.variable(consumer.k.first);
         let tile = consumer.multiply_tile(ptx, work, k_block);
         epilogue::store(ptx, cta, consumer.fragment, tile, &consumer.accumulators);

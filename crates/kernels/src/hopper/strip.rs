@@ -17,7 +17,7 @@ use super::{
         epilogue, pipeline,
         producer::Producer,
         scale_warp::load_scales,
-        schedule::{Tile, for_each_tile},
+        schedule::{Tile, for_each_tile, shares_tile},
         tma::TmaOperands,
     },
     ptx::Ptx,
@@ -64,10 +64,20 @@ fn produce(ptx: &mut Ptx, cta: &Cta<'_>) {
         cta.in_warp(ptx, first, |ptx| load_operands(ptx, cta));
         cta.in_warp(ptx, first + 1, |ptx| load_scales(ptx, cta, None));
     }
-    if let ClusterMode::SplitK(_) = cta.plan.shape.cluster {
-        // The reduction synchronizes all threads of the cluster twice; these take part.
-        ptx.cluster_wait();
-        ptx.cluster_arrive();
+    // The reduction synchronizes all threads of the cluster twice; these take part.
+    match cta.plan.shape.cluster {
+        ClusterMode::SplitK(_) => {
+            ptx.cluster_wait();
+            ptx.cluster_arrive();
+        }
+        ClusterMode::SplitTail => {
+            let shares = shares_tile(ptx, cta);
+            ptx.when(shares, |ptx| {
+                ptx.cluster_barrier();
+                ptx.cluster_arrive();
+            });
+        }
+        _ => {}
     }
 }
 
@@ -77,10 +87,10 @@ fn load_operands(ptx: &mut Ptx, cta: &Cta<'_>) {
     let producer = Producer::new(ptx, cta);
     let by_producer = cta.plan.result_path == ResultPath::TmaStoreByProducer;
     let outbox = by_producer.then(|| Outbox::new(ptx, cta, producer.k.end, producer.prefilled));
-    for_each_tile(ptx, cta, |ptx, work| {
+    for_each_tile(ptx, cta, producer.k, |ptx, work| {
         let tile = work.tile(ptx, cta);
         if let Some(outbox) = &outbox {
-            outbox.expect_tile(ptx);
+            work.if_shared(ptx, |_| {}, |ptx| outbox.expect_tile(ptx));
         }
         producer.load_stages(ptx, tile, |ptx| {
             if let Some(outbox) = &outbox {
@@ -98,7 +108,7 @@ fn consume(ptx: &mut Ptx, cta: &Cta<'_>) {
     let plan = cta.plan;
     let consumer = Consumer::new(ptx, cta);
     let sender = (plan.result_path == ResultPath::TmaStoreByProducer).then(|| ResultSender::new(ptx));
-    for_each_tile(ptx, cta, |ptx, work| {
+    for_each_tile(ptx, cta, consumer.k, |ptx, work| {
         let k_block = ptx.variable(consumer.k.first);
         let tile = if plan.overlaps_stages {
             overlap::multiply_tile(ptx, &consumer, work, k_block)
@@ -107,11 +117,17 @@ fn consume(ptx: &mut Ptx, cta: &Cta<'_>) {
         } else {
             consumer.multiply_tile(ptx, work, k_block)
         };
-        match (plan.shape.cluster, &sender) {
-            (ClusterMode::SplitK(parts), _) => split::reduce_and_store(ptx, &consumer, tile, parts),
-            (_, Some(sender)) => sender.send(ptx, cta, tile, &consumer.accumulators),
-            (_, None) => store(ptx, &consumer, tile),
+        if let ClusterMode::SplitK(parts) = plan.shape.cluster {
+            return split::reduce_and_store(ptx, &consumer, tile, parts);
         }
+        work.if_shared(
+            ptx,
+            |ptx| split::reduce_and_store(ptx, &consumer, tile, plan.shape.cluster.ctas()),
+            |ptx| match &sender {
+                Some(sender) => sender.send(ptx, cta, tile, &consumer.accumulators),
+                None => store(ptx, &consumer, tile),
+            },
+        );
     });
     if matches!(plan.result_path, ResultPath::TmaStore | ResultPath::TmaStoreByWave) {
         staged::wait_until_read(ptx);

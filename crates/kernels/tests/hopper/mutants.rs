@@ -187,6 +187,22 @@ fn split_k() {
 }
 
 #[test]
+fn split_tails() {
+    let tile = GpuTile { a: 64, b: 128 };
+    let shape = TileConfig { tile, swapped: false, cluster: ClusterMode::SplitTail };
+    // Overlapping stages, as above, and producers that exit.
+    let last_stage = "mbarrier.arrive.shared::cta.b64";
+    let spared = [WARP_BARRIER, WARP_BARRIER, WARP_BARRIER, last_stage, "barrier.cluster.arrive.release"];
+    // Behind two full waves one cluster shares a tile, or both do.
+    for (m, n, shared) in [(140, 300, 1), (300, 200, 2)] {
+        let plan = HopperPlan::new(&problem(m, n, 1800), &GPU, Strategy::Strip, shape, Some(3))
+            .expect("it has a plan");
+        assert_eq!(plan.shared_tiles(), shared);
+        assert_eq!(undetected(&plan, 15), spared, "{shared}");
+    }
+}
+
+#[test]
 fn quantization() {
     let x = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Block);
     let plan =

@@ -110,6 +110,35 @@ fn tma_stores_by_the_producer_at_any_depth() {
 }
 
 #[test]
+fn tails_that_two_ctas_share() {
+    let mut paths = HashSet::new();
+    // Of four CTAs, one cluster shares a tile behind one full wave or two, or both clusters do.
+    for (tile, swapped, m, n) in [
+        (GpuTile { a: 64, b: 128 }, false, 300, 200),
+        (GpuTile { a: 128, b: 64 }, false, 600, 60),
+        (GpuTile { a: 128, b: 96 }, false, 300, 264),
+        (GpuTile { a: 128, b: 192 }, false, 600, 296),
+        (GpuTile { a: 192, b: 128 }, false, 1000, 100),
+        (GpuTile { a: 256, b: 128 }, false, 1030, 136),
+        (GpuTile { a: 128, b: 72 }, true, 140, 330),
+        (GpuTile { a: 192, b: 72 }, true, 140, 520),
+    ] {
+        // One stage for each CTA, an odd number, and more than the pipeline holds.
+        for k in [200, 600, 1900] {
+            let problem = problem(m, n, k);
+            let shape = TileConfig { tile, swapped, cluster: ClusterMode::SplitTail };
+            let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None)
+                .expect("tiles are left to share");
+            check(&plan, &Operands::random(problem, 12), 6);
+            check_exact(&plan, &ExactOperands::new(problem, 0, 7), 5);
+            paths.insert(plan.result_path);
+        }
+    }
+    let all = [ResultPath::Direct, ResultPath::Lines, ResultPath::TmaStore, ResultPath::TmaStoreByProducer];
+    assert_eq!(paths, HashSet::from(all));
+}
+
+#[test]
 fn every_m_up_to_256() {
     for m in 1..=256 {
         let problem = problem(m, 72, 200);

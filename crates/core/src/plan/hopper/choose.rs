@@ -13,7 +13,8 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
     Ok(ranked.swap_remove(0))
 }
 
-/// Every plan worth considering, that with the least expected time first. There is one at least.
+/// Every plan worth considering, the default one first: of those that were timed on a GPU, that with the least
+/// expected time. There is one at least.
 pub(super) fn ranked(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPlan>, PlanError> {
     let mut plans: Vec<(f64, HopperPlan)> = Vec::new();
     let mut refusal = None;
@@ -36,7 +37,11 @@ pub(super) fn ranked(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPla
     if let Some(refusal) = refusal.filter(|_| plans.is_empty()) {
         return Err(refusal);
     }
-    plans.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    // No GPU has timed a shared tail yet: a search tries it, and it is no default.
+    let is_untimed = |plan: &HopperPlan| plan.shape.cluster == ClusterMode::SplitTail;
+    plans.sort_by(|(a, left), (b, right)| {
+        is_untimed(left).cmp(&is_untimed(right)).then_with(|| a.total_cmp(b))
+    });
     Ok(plans.into_iter().map(|(_, plan)| plan).collect())
 }
 
@@ -48,7 +53,12 @@ pub fn candidates(problem: &Problem) -> Vec<TileConfig> {
     }
     // Every part of a split K needs a stage.
     let blocks = problem.k.div_ceil(STAGE_K);
-    shapes.retain(|shape| !matches!(shape.cluster, ClusterMode::SplitK(parts) if parts > blocks));
+    let parts = |shape: &TileConfig| match shape.cluster {
+        ClusterMode::SplitK(parts) => parts,
+        ClusterMode::SplitTail => 2,
+        _ => 1,
+    };
+    shapes.retain(|shape| parts(shape) <= blocks);
     shapes
 }
 
@@ -83,6 +93,9 @@ fn swapped_candidates(m: usize) -> Vec<TileConfig> {
             if a == 64 && tiles > 1 {
                 push(a, b, ClusterMode::MulticastA);
             }
+            if tiles > 1 {
+                push(a, b, ClusterMode::SplitTail);
+            }
         }
     }
     shapes
@@ -97,6 +110,7 @@ fn unswapped_candidates(m: usize) -> Vec<TileConfig> {
         for cluster in [1, 2, 4].map(split) {
             push(64, b, cluster);
         }
+        push(64, b, ClusterMode::SplitTail);
     }
     if m > 64 {
         for (b, parts) in [
@@ -109,6 +123,7 @@ fn unswapped_candidates(m: usize) -> Vec<TileConfig> {
             (192, &[1, 2]),
         ] {
             parts.iter().for_each(|&parts| push(128, b, split(parts)));
+            push(128, b, ClusterMode::SplitTail);
         }
         push(128, 128, ClusterMode::MulticastA);
     }
@@ -116,8 +131,10 @@ fn unswapped_candidates(m: usize) -> Vec<TileConfig> {
         for (a, b) in [(192, 96), (192, 128), (256, 128)] {
             push(a, b, ClusterMode::Single);
             push(a, b, ClusterMode::MulticastA);
+            push(a, b, ClusterMode::SplitTail);
         }
         push(192, 112, ClusterMode::Single);
+        push(192, 112, ClusterMode::SplitTail);
         push(192, 128, split(2));
     }
     shapes

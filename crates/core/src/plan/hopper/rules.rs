@@ -85,13 +85,13 @@ pub(super) fn units(problem: &Problem, shape: TileConfig) -> (usize, usize) {
     match shape.cluster {
         ClusterMode::MulticastA => (a, b.div_ceil(2)),
         ClusterMode::MulticastB => (a.div_ceil(2), b),
-        ClusterMode::Single | ClusterMode::SplitK(_) => (a, b),
+        ClusterMode::Single | ClusterMode::SplitK(_) | ClusterMode::SplitTail => (a, b),
     }
 }
 
 /// CTAs that the problem would take if each had one tile, or with split-K one part of a tile.
 pub(super) fn ctas_needed(units: (usize, usize), shape: TileConfig) -> usize {
-    units.0 * units.1 * shape.cluster.ctas()
+    units.0 * units.1 * shape.cluster.ctas_per_unit()
 }
 
 /// How results get to global memory.

@@ -34,6 +34,29 @@ impl HopperPlan {
     }
 }
 
+/// Where the CTAs of a cluster exchange accumulators of a tile that they share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Offset in shared memory.
+    pub offset: usize,
+    /// Bytes that a CTA receives from each of the others.
+    pub share: usize,
+}
+
+impl HopperPlan {
+    /// The exchange of clusters of `parts` CTAs: a buffer of its own with split-K. A tail takes the place of
+    /// the stages that have been multiplied.
+    pub fn exchange(&self, parts: usize) -> Exchange {
+        let accumulators = exchanged_accumulators(self.shape, self.consumers, parts);
+        let share = accumulators * 128 * self.consumers * size_of::<f32>();
+        let offset = match self.shape.cluster {
+            ClusterMode::SplitK(_) => self.offset(BufferId::Exchange),
+            _ => self.offset(BufferId::A),
+        };
+        Exchange { offset, share }
+    }
+}
+
 pub(super) fn shared_memory(
     problem: &Problem,
     strategy: Strategy,

@@ -65,7 +65,7 @@ mod tests {
     use crate::{
         ActivationKind, FloatKind, QuantBlock, ScaleGranularity,
         device::hopper::HOPPER_GPUS,
-        plan::hopper::{ClusterMode, GpuTile, PROMOTIONS, candidates},
+        plan::hopper::{ClusterMode, GpuTile, PROMOTIONS},
     };
 
     const GPU: HopperGpu = HOPPER_GPUS[1];
@@ -90,8 +90,7 @@ mod tests {
                     assert!(promoting.is_ok_and(|plan| plan.is_made_for(&GPU)) || strategy == Strategy::Auto);
                 }
             }
-            for shape in candidates(&problem) {
-                let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).unwrap();
+            for plan in HopperPlan::candidates(&problem, &GPU).unwrap() {
                 assert!(plan.is_made_for(&GPU), "{plan:?}");
             }
         }

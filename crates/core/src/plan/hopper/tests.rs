@@ -48,19 +48,56 @@ fn unquantized_activations_are_rejected() {
     );
 }
 
+/// The plans of all candidates but those that would share a tail where no tile is left.
+fn plans_of_candidates(problem: &Problem, stages: Option<usize>) -> Vec<HopperPlan> {
+    let shapes = candidates(problem).into_iter();
+    let plan = |shape| match HopperPlan::new(problem, &HOPPER_GPUS[1], Strategy::Strip, shape, stages) {
+        Err(PlanError::NoTail { .. }) => None,
+        plan => Some(plan.unwrap()),
+    };
+    shapes.filter_map(plan).collect()
+}
+
 #[test]
 fn every_candidate_of_every_size_can_be_planned() {
     for m in (1..300).step_by(7).chain([1024, 4096, 100_000]) {
         for n in [1, 8, 100, 576, 2112, 32_768] {
             for k in [1, 128, 1000, 16_384] {
                 let problem = problem(m, n, k);
-                for shape in candidates(&problem) {
-                    let plan =
-                        HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
+                for plan in plans_of_candidates(&problem, None) {
                     assert!(plan.stages >= 2 && plan.raster >= 1, "{plan:?}");
                     assert!(plan.shared_bytes() <= HOPPER_GPUS[1].shared_memory_per_block);
                 }
                 HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Strip).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tail_is_shared_where_two_ctas_are_free_for_each_of_its_tiles() {
+    let shape = |cluster| TileConfig { tile: GpuTile { a: 128, b: 128 }, swapped: false, cluster };
+    let plan = |tiles: usize, cluster| {
+        let problem = problem(128, 128 * tiles, 1024);
+        HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape(cluster), None)
+    };
+    for (tiles, shared) in [(133, 1), (198, 66), (265, 1), (330, 66)] {
+        assert_eq!(plan(tiles, ClusterMode::SplitTail).unwrap().shared_tiles(), shared);
+        assert_eq!(plan(tiles, ClusterMode::Single).unwrap().shared_tiles(), 0);
+    }
+    for tiles in [1, 66, 132, 199, 263, 264] {
+        let error = plan(tiles, ClusterMode::SplitTail).unwrap_err();
+        assert_eq!(error, PlanError::NoTail { tiles, ctas: tiles.min(132) });
+    }
+}
+
+#[test]
+fn accumulators_of_a_shared_tail_fit_in_the_stages() {
+    for m in [40, 64, 100, 300, 1000, 4096] {
+        for plan in plans_of_candidates(&problem(m, 24_576, 1536), Some(2)) {
+            if plan.shape.cluster == ClusterMode::SplitTail {
+                let stages = plan.buffer_bytes(BufferId::A) + plan.buffer_bytes(BufferId::B);
+                assert!(plan.exchange(2).share <= plan.stages * stages, "{plan:?}");
             }
         }
     }
@@ -380,8 +417,7 @@ fn a_constant_weight_is_opt_in() {
 fn registers_of_all_roles_fit_on_an_sm() {
     for m in [16, 64, 128, 4096] {
         let problem = problem(m, 7168, 1024);
-        for shape in candidates(&problem) {
-            let plan = HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
+        for plan in plans_of_candidates(&problem, None) {
             let Some(split) = plan.register_split() else {
                 assert_eq!(plan.consumers, 1);
                 continue;

@@ -122,6 +122,8 @@ pub struct TimeModel {
     pub split_part: f64,
     /// Such clusters on all SMs.
     pub split_everywhere: f64,
+    /// A tile that two CTAs share at the end, beside the reduction.
+    pub tail: f64,
     /// The reduction, per block of results and part of them that a CTA sends.
     pub reduction: f64,
     /// Part of [`HopperGpu::read_bandwidth`] that is reached.
@@ -172,6 +174,7 @@ impl TimeModel {
         split: 143.0,
         split_part: 20.7,
         split_everywhere: 617.0,
+        tail: 300.0,
         reduction: 105.0,
         hbm: 1.16,
         hbm_latency: 1130.0,
@@ -251,9 +254,18 @@ impl TimeModel {
         let stages = plan.k_blocks().div_ceil(split_parts(plan)) as f64;
         let round = stages * per_stage + epilogue;
         let busy_ns = ctas as f64 / slots as f64 * round;
+        let shared_tiles = plan.shared_tiles();
+        let total_ns = if shared_tiles > 0 {
+            // As in split-K, each CTA receives half of a tile and stores half of it.
+            let half = (stages / 2.0).ceil() * per_stage + epilogue / 2.0;
+            let reduction = self.reduction * blocks_of_results(plan) / 2.0;
+            (ctas / slots) as f64 * round + half + self.tail + reduction
+        } else {
+            rounds as f64 * round
+        };
         Multiplication {
             busy_ns,
-            idle_ns: rounds as f64 * round - busy_ns,
+            idle_ns: (total_ns - busy_ns).max(0.0),
             limit: if issue >= latency { GpuLimit::MmaIssue } else { GpuLimit::Latency },
         }
     }
@@ -267,6 +279,7 @@ impl TimeModel {
         match plan.shape.cluster {
             ClusterMode::Single => late * self.late_launch,
             ClusterMode::MulticastA | ClusterMode::MulticastB => self.multicast + late * self.late_launch,
+            ClusterMode::SplitTail => self.split + late * self.late_cluster,
             ClusterMode::SplitK(parts) => {
                 let sent = 1.0 - 1.0 / parts as f64;
                 let reduction = self.reduction * blocks_of_results(plan) * sent;

@@ -18,7 +18,7 @@ pub(crate) fn load_scales(ptx: &mut Ptx, cta: &Cta<'_>, operands: Option<&TmaOpe
         let pipeline = PipelineState::new(ptx);
         let k = KRange::new(ptx, cta);
         let has_waited = ptx.variable(0);
-        for_each_tile(ptx, cta, |ptx, work| {
+        for_each_tile(ptx, cta, k, |ptx, work| {
             let tile = work.tile(ptx, cta);
             let sources = copies.sources(ptx, tile);
             let k_block = ptx.variable(k.first);

@@ -93,7 +93,8 @@ impl Outbox {
         let spread = ptx.select(1, spread, is_short);
         let subtiles_per_load = ptx.add(spread, subtiles(cta.plan) - 1);
         Self {
-            stages,
+            // A copy: the range of a tile that the cluster shares is shorter.
+            stages: ptx.variable(stages),
             until_ready: ptx.variable(until_ready),
             started: ptx.variable(0),
             stored: ptx.variable(0),

@@ -1,8 +1,8 @@
-//! The split-K reduction. Every CTA of the cluster owns a part of the tile; the others write their
-//! accumulators of it into its shared memory. It adds them in a fixed order, so that results are bitwise
+//! The reduction of a tile whose K a cluster splits. Every CTA owns a part of the tile; the others write
+//! their accumulators of it into its shared memory. It adds them in a fixed order, so that results are bitwise
 //! repeatable.
 
-use octile_core::plan::BufferId;
+use octile_core::plan::hopper::ClusterMode;
 
 use crate::hopper::{
     parts::{accumulators::Accumulators, consumer::Consumer, cta::Cta, epilogue, schedule::Tile},
@@ -13,8 +13,13 @@ use crate::hopper::{
 pub(super) fn reduce_and_store(ptx: &mut Ptx, consumer: &Consumer<'_>, tile: Tile, parts: usize) {
     let Consumer { cta, fragment, accumulators, .. } = consumer;
     let exchange = Exchange::new(ptx, cta, parts);
-    // Every CTA of the cluster has started, so its shared memory can be written.
-    ptx.cluster_wait();
+    if cta.plan.shape.cluster == ClusterMode::SplitTail {
+        // The exchange takes the place of stages that every CTA has multiplied now.
+        ptx.cluster_barrier();
+    } else {
+        // Every CTA of the cluster has started, so its shared memory can be written.
+        ptx.cluster_wait();
+    }
     for owner in 0..parts {
         exchange.send(ptx, accumulators, owner);
     }
@@ -46,13 +51,14 @@ const VECTOR: usize = 4;
 
 impl Exchange {
     fn new(ptx: &mut Ptx, cta: &Cta<'_>, parts: usize) -> Self {
-        let first = cta.buffer(ptx, BufferId::Exchange, 0);
+        let exchange = cta.plan.exchange(parts);
+        let first = ptx.add(cta.base, exchange.offset as u32);
         Self {
             parts,
             rank: ptx.cluster_rank(),
             slot: ptx.mad(cta.thread, 4 * VECTOR as u32, first),
             per_part: 4 * cta.plan.chunks_per_part(),
-            share: cta.plan.buffer_bytes(BufferId::Exchange) as u32,
+            share: exchange.share as u32,
             register: 4 * cta.consumer_threads(),
         }
     }

@@ -19,6 +19,7 @@ fn shape(fields: &[&str]) -> TileConfig {
         "Single" => ClusterMode::Single,
         "MulticastA" => ClusterMode::MulticastA,
         "MulticastB" => ClusterMode::MulticastB,
+        "SplitTail" => ClusterMode::SplitTail,
         split => {
             let parts = split.trim_start_matches("SplitK(").trim_end_matches(')');
             ClusterMode::SplitK(parts.parse().unwrap())
