@@ -16,8 +16,12 @@ use octile_core::{
     sample::Rng,
 };
 
-const RECORDS: [&str; 3] =
-    ["bench/record/h200/plans.csv", "bench/record/h200/plans_fit.csv", "bench/record/h200/plans_served.csv"];
+const RECORDS: [&str; 4] = [
+    "bench/record/h200/plans.csv",
+    "bench/record/h200/plans_fit.csv",
+    "bench/record/h200/plans_judge.csv",
+    "bench/record/h200/plans_served.csv",
+];
 const GPU: &HopperGpu = &HOPPER_GPUS[1];
 /// Parts of the shapes, one of which a fit leaves out.
 const PARTS: usize = 7;
@@ -45,7 +49,7 @@ struct Shape {
 fn main() -> Result<()> {
     let shapes = read()?;
     let all: Vec<&Shape> = shapes.iter().collect();
-    println!("{} shapes of {}", shapes.len(), RECORDS.join(" and "));
+    println!("{} shapes of {}", shapes.len(), RECORDS.join(", "));
     summary(
         "constants of this version",
         &all.iter().map(|shape| (*shape, TimeModel::H200)).collect::<Vec<_>>(),
@@ -129,7 +133,7 @@ impl Shape {
 }
 
 /// The constants that a fit may change.
-const FREE: [fn(&mut TimeModel) -> &mut f64; 35] = [
+const FREE: [fn(&mut TimeModel) -> &mut f64; 37] = [
     |model| &mut model.launch,
     |model| &mut model.late_launch,
     |model| &mut model.late_cluster,
@@ -149,7 +153,9 @@ const FREE: [fn(&mut TimeModel) -> &mut f64; 35] = [
     |model| &mut model.tile_sharpness,
     |model| &mut model.tile,
     |model| &mut model.results,
+    |model| &mut model.short_vectors,
     |model| &mut model.ragged_results,
+    |model| &mut model.ragged_swapped_results,
     |model| &mut model.staggered,
     |model| &mut model.multicast,
     |model| &mut model.multicast_stage,
@@ -189,7 +195,9 @@ fn guess() -> TimeModel {
         tile_sharpness: 3.0,
         tile: 50.0,
         results: 30.0,
+        short_vectors: 50.0,
         ragged_results: 300.0,
+        ragged_swapped_results: 100.0,
         staggered: 1.0,
         multicast: 1000.0,
         multicast_stage: 10.0,

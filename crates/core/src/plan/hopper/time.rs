@@ -108,8 +108,12 @@ pub struct TimeModel {
     pub tile: f64,
     /// Epilogue per block of results.
     pub results: f64,
-    /// The same where rows of the result are not aligned, so that every one is stored alone.
+    /// The same where rows of the result are aligned to four results, too few for whole lines and TMA.
+    pub short_vectors: f64,
+    /// The same where rows are not aligned, so that every result is stored alone.
     pub ragged_results: f64,
+    /// The same with swapped operands, whose threads store neighbouring results at the same time.
+    pub ragged_swapped_results: f64,
     /// Factor of the latter with three consumer warpgroups, which do not all store at once.
     pub staggered: f64,
     /// A multicast cluster.
@@ -167,7 +171,9 @@ impl TimeModel {
         tile_sharpness: 2.7,
         tile: 18.3,
         results: 34.7,
-        ragged_results: 256.0,
+        short_vectors: 35.0,
+        ragged_results: 500.0,
+        ragged_swapped_results: 107.0,
         staggered: 1.49,
         multicast: 896.0,
         multicast_stage: 22.5,
@@ -248,8 +254,12 @@ impl TimeModel {
         let per_stage =
             slower(issue.max(latency), fetched / self.tile_loads, self.tile_sharpness) + multicast;
         let staggered = if plan.consumers == 3 { self.staggered } else { 1.0 };
-        // Vectors of eight results, and TMA, need aligned rows.
-        let results = if plan.problem.n.is_multiple_of(8) { self.results } else { self.ragged_results };
+        let results = match (plan.stores_vectors(), swapped) {
+            (true, _) if plan.problem.n.is_multiple_of(8) => self.results,
+            (true, _) => self.short_vectors,
+            (false, false) => self.ragged_results,
+            (false, true) => self.ragged_swapped_results,
+        };
         let epilogue = (self.tile + results * staggered * blocks_of_results(plan)) / resident;
         let stages = plan.k_blocks().div_ceil(split_parts(plan)) as f64;
         let round = stages * per_stage + epilogue;
