@@ -309,16 +309,22 @@ impl CpuPlan {
         if lane.rows.is_empty() { 0 } else { lane.panels.len().div_ceil(self.group_panels) }
     }
 
-    /// Groups that another thread must leave in a lane to be worth helping, since a helper decodes the
-    /// activations again.
+    /// Groups that another thread must leave in a lane of other rows to be worth helping, since a helper
+    /// decodes its activations.
     pub fn groups_worth_helping(&self) -> usize {
         let panels = self.tile.x_panels().div_ceil(PANEL_COST);
         panels.div_ceil(self.group_panels)
     }
 
-    /// The steps of the groups of a lane that `claim` returns, in its order.
-    pub fn steps<C: FnMut() -> Option<usize>>(&self, lane: Lane, claim: C) -> Steps<'_, C> {
-        Steps::new(self, lane, claim)
+    /// One of the groups of a lane.
+    pub fn group(&self, lane: &Lane, index: usize) -> Lane {
+        let start = lane.panels.start + index * self.group_panels;
+        Lane { rows: lane.rows.clone(), panels: start..lane.panels.end.min(start + self.group_panels) }
+    }
+
+    /// The steps of the groups that `claim` returns, in its order.
+    pub fn steps<C: FnMut() -> Option<Lane>>(&self, claim: C) -> Steps<'_, C> {
+        Steps::new(self, claim)
     }
 
     /// Tiles of a row block, in runs of at most `most` tiles with equal row counts.

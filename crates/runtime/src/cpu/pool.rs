@@ -14,9 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::affinity;
+
 /// How long an idle helper looks for work before it sleeps, and a caller for the end of its helpers: waking a
 /// thread takes about as long.
 const SPIN: Duration = Duration::from_micros(30);
+
+/// Least time between two moves of a helper.
+const SETTLED: Duration = Duration::from_millis(1);
 
 /// A number of threads: the calling one and helpers.
 #[derive(Debug)]
@@ -35,6 +40,8 @@ struct Shared {
     left: Condvar,
     /// Number of jobs so far, for helpers that spin.
     posts: AtomicUsize,
+    /// The core that the last job was posted from.
+    callers_core: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +107,7 @@ impl Pool {
             posted: Condvar::new(),
             left: Condvar::new(),
             posts: AtomicUsize::new(0),
+            callers_core: AtomicUsize::new(usize::MAX),
         });
         let mut pool = Self { shared, helpers: Vec::new() };
         for helper in 1..threads {
@@ -149,7 +157,9 @@ struct OpenJob<'a> {
 
 impl<'a> OpenJob<'a> {
     fn new(shared: &'a Shared, job: &'a Job<'a>) -> Self {
+        let core = affinity::current_core().unwrap_or(usize::MAX);
         let mut state = shared.lock();
+        shared.callers_core.store(core, Ordering::Relaxed);
         state.jobs.push(posted(job));
         shared.posts.fetch_add(1, Ordering::Relaxed);
         // Others spin, and see it.
@@ -189,10 +199,16 @@ fn posted(job: &Job<'_>) -> Posted {
 
 /// The life of a helper.
 fn help(shared: &Shared) {
+    let mut moved = None;
     let mut state = shared.lock();
     while !state.is_closing {
         let Some(posted) = state.enter(shared.threads) else {
-            state = wait_for_post(shared, state);
+            let seen = shared.posts.load(Ordering::Relaxed);
+            drop(state);
+            leave_caller(shared, &mut moved);
+            wait_for_post(shared, seen);
+            leave_caller(shared, &mut moved);
+            state = shared.lock();
             continue;
         };
         drop(state);
@@ -212,11 +228,21 @@ fn help(shared: &Shared) {
     }
 }
 
+/// Leaves the core of the last caller, which must wait as long as another thread runs there. Where no other
+/// core counts as idle, as in virtual machines whose idle cores sleep, systems wake threads on the core of the
+/// caller, and again there the next time.
+fn leave_caller(shared: &Shared, moved: &mut Option<Instant>) {
+    let core = shared.callers_core.load(Ordering::Relaxed);
+    let is_there = affinity::current_core() == Some(core);
+    if is_there && moved.is_none_or(|moved| moved.elapsed() > SETTLED) {
+        affinity::leave(core);
+        *moved = Some(Instant::now());
+    }
+}
+
 /// Waits for a job, at first without sleeping. May return without one.
-fn wait_for_post<'a>(shared: &'a Shared, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-    let seen = shared.posts.load(Ordering::Relaxed);
+fn wait_for_post(shared: &Shared, seen: usize) {
     let is_unchanged = || shared.posts.load(Ordering::Relaxed) == seen;
-    drop(state);
     spin_while(is_unchanged);
     let mut state = shared.lock();
     if is_unchanged() && !state.is_closing {
@@ -224,7 +250,6 @@ fn wait_for_post<'a>(shared: &'a Shared, state: MutexGuard<'a, State>) -> MutexG
         state = shared.posted.wait(state).unwrap_or_else(PoisonError::into_inner);
         state.asleep -= 1;
     }
-    state
 }
 
 /// Waits as long as `condition` holds, for a thread that is at work: it may need this core to go on.
@@ -237,10 +262,16 @@ pub(super) fn wait_while(condition: impl Fn() -> bool) {
 
 /// Spins for a while, as long as `condition` holds.
 fn spin_while(condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while condition() && start.elapsed() < SPIN {
-        (0..16).for_each(|_| spin_loop());
+    if !condition() {
+        return;
     }
+    let start = Instant::now();
+    // Reading the clock takes as long as some rounds.
+    let has_ended = |_| {
+        spin_loop();
+        !condition()
+    };
+    while !(0..32).any(has_ended) && start.elapsed() < SPIN {}
 }
 
 #[cfg(test)]
