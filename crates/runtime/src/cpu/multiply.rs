@@ -151,7 +151,7 @@ impl Cpu {
         let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
         let out = Out::new(out);
         // Waking another thread takes longer than a small multiplication.
-        self.with_team(plan.workers(), |team| multiply_strips(call, x, scratch, team, &out))?
+        self.with_team_for(plan, |team| multiply_strips(call, x, scratch, team, &out))?
     }
 }
 

@@ -50,6 +50,8 @@ struct State {
     /// Helpers inside of jobs, and asleep.
     helping: usize,
     asleep: usize,
+    /// When a job of little work ended that not all helpers were awake for.
+    ended: Option<Instant>,
     /// Callers that sleep until their helpers have left.
     waiting: usize,
     is_closing: bool,
@@ -61,6 +63,7 @@ struct Job<'a> {
     /// Most helpers, and how many are inside.
     most: usize,
     inside: AtomicUsize,
+    is_little: bool,
     /// Whether a call of `work` has returned, so that nothing is left.
     is_exhausted: AtomicBool,
     has_panicked: AtomicBool,
@@ -122,11 +125,13 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Calls `work` on this thread and on up to `helpers` others. Each call returns when nothing is left.
-    pub(super) fn execute(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
+    /// Calls `work` on this thread and on up to `helpers` others. Each call returns when nothing is left. Helpers
+    /// that sleep are woken for little work only if the last such work has just ended: the next will follow.
+    pub(super) fn execute(&self, helpers: usize, is_little: bool, work: &(dyn Fn() + Sync)) {
         let job = Job {
             work,
             most: helpers,
+            is_little,
             inside: AtomicUsize::new(0),
             is_exhausted: AtomicBool::new(false),
             has_panicked: AtomicBool::new(false),
@@ -164,7 +169,11 @@ impl<'a> OpenJob<'a> {
         shared.posts.fetch_add(1, Ordering::Relaxed);
         // Others spin, and see it.
         let awake = shared.threads - 1 - state.asleep - state.helping;
-        let to_wake = job.most.saturating_sub(awake).min(state.asleep);
+        let follows = || state.ended.is_some_and(|ended| ended.elapsed() < SPIN);
+        let to_wake = match job.most.saturating_sub(awake).min(state.asleep) {
+            1.. if job.is_little && !follows() => 0,
+            count => count,
+        };
         let all = to_wake == state.asleep;
         drop(state);
         if all && to_wake > 0 {
@@ -180,7 +189,12 @@ impl Drop for OpenJob<'_> {
     fn drop(&mut self) {
         let has_helpers = || self.job.inside.load(Ordering::Acquire) > 0;
         let posted = posted(self.job);
-        self.shared.lock().jobs.retain(|other| *other != posted);
+        let mut state = self.shared.lock();
+        state.jobs.retain(|other| *other != posted);
+        if self.job.is_little && state.asleep > 0 {
+            state.ended = Some(Instant::now());
+        }
+        drop(state);
         spin_while(has_helpers);
         if has_helpers() {
             let mut state = self.shared.lock();
@@ -283,7 +297,7 @@ mod tests {
     /// Does `count` pieces of work, each by one thread.
     fn execute(pool: &Pool, helpers: usize, count: usize, piece: impl Fn(usize) + Sync) {
         let next = AtomicUsize::new(0);
-        pool.execute(helpers, &|| {
+        pool.execute(helpers, false, &|| {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= count {
@@ -340,6 +354,26 @@ mod tests {
         });
         let threads = threads.into_inner().unwrap();
         assert!(threads.contains(&caller) && threads[0] != threads[1]);
+    }
+
+    #[test]
+    fn little_work_wakes_helpers_only_where_more_follows() {
+        let pool = Pool::start(2, |_| ()).unwrap();
+        let threads = Mutex::new(Vec::new());
+        let work = || threads.lock().unwrap().push(thread::current().id());
+        for _ in 0..20 {
+            while pool.shared.lock().asleep == 0 {
+                thread::sleep(SPIN);
+            }
+            thread::sleep(2 * SPIN);
+            threads.lock().unwrap().clear();
+            pool.execute(1, true, &work);
+            assert_eq!(*threads.lock().unwrap(), [thread::current().id()]);
+        }
+        // Calls in a row wake the helper sooner or later.
+        while threads.lock().unwrap().iter().all(|id| *id == thread::current().id()) {
+            pool.execute(1, true, &work);
+        }
     }
 
     #[test]

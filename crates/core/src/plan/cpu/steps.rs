@@ -25,7 +25,7 @@ pub struct Step {
     pub pass_start: usize,
     /// The panel.
     pub panel: usize,
-    /// Index of the panel in its group.
+    /// Which accumulators the panel has.
     pub slot: usize,
     /// The slab's columns of K.
     pub depth: Range<usize>,
@@ -101,7 +101,7 @@ impl<C: FnMut() -> Option<Lane>> Iterator for Steps<'_, C> {
             decode: decodes.then_some(pass),
             pass_start: self.pass,
             panel: self.panel,
-            slot: self.panel - self.group.panels.start,
+            slot: (self.panel - self.group.panels.start) % self.plan.slots(),
             depth: self.start..k.min(self.start + slab),
             first: self.start == 0,
             last: self.start + slab >= k,

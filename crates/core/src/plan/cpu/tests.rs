@@ -83,7 +83,7 @@ fn activations_are_decoded_before_they_are_used_and_fit_their_buffers() {
                 assert!(
                     decoded.len() <= plan.pass_slabs * plan.tile.slab && step.rows.len() <= plan.block_rows
                 );
-                assert!(step.slot < plan.group_panels);
+                assert!(step.slot < plan.slots());
             }
         }
     }
