@@ -23,9 +23,8 @@ use crate::{
     check::{Check, Expectation},
 };
 
-/// Runs before a sample last so long together: other candidates have left the caches as they like, and threads
-/// may sleep, which on virtual machines take longer to wake than a small problem takes. Calls in a row find
-/// them awake.
+/// Runs before a sample last so long together: other candidates have used the caches, and threads may sleep,
+/// which on virtual machines take longer to wake than a small problem takes. Calls in a row find them awake.
 const WARM_UP: Duration = Duration::from_micros(100);
 /// Runs of a sample last so long together, where one is shorter: a clock of some nanoseconds and a thread
 /// that is woken late would decide otherwise.

@@ -125,8 +125,9 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Calls `work` on this thread and on up to `helpers` others. Each call returns when nothing is left. Helpers
-    /// that sleep are woken for little work only if the last such work has just ended: the next will follow.
+    /// Calls `work` on this thread and on up to `helpers` others. Each call returns when nothing is left.
+    /// Helpers that sleep are woken for little work only if the last such work has just ended: more will
+    /// follow.
     pub(super) fn execute(&self, helpers: usize, is_little: bool, work: &(dyn Fn() + Sync)) {
         let job = Job {
             work,
@@ -243,8 +244,8 @@ fn help(shared: &Shared) {
 }
 
 /// Leaves the core of the last caller, which must wait as long as another thread runs there. Where no other
-/// core counts as idle, as in virtual machines whose idle cores sleep, systems wake threads on the core of the
-/// caller, and again there the next time.
+/// core counts as idle, as may be in virtual machines, systems wake threads on the core of the caller, and
+/// again there the next time.
 fn leave_caller(shared: &Shared, moved: &mut Option<Instant>) {
     let core = shared.callers_core.load(Ordering::Relaxed);
     let is_there = affinity::current_core() == Some(core);
