@@ -11,9 +11,11 @@ mod choice;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 pub use choice::{Blocking, CpuChoice};
 pub use steps::{Lane, Step, Steps, TileRun, TileRuns};
+pub use threads::{is_worth_waking, useful_spinning_threads, useful_threads};
 
 use std::ops::Range;
 
@@ -48,42 +50,16 @@ const GROUP_PANELS: usize = 32;
 /// Largest over average size of lanes that pass as equal: their panels may be claimed all at once, and they
 /// need no help. Tuned on Zen 5.
 const MOST_UNEVEN: (usize, usize) = (9, 8);
+/// Fewest activations by which a claimed group of panels is multiplied: claiming takes as long as multiplying
+/// a few hundred. And groups of a lane, at least, where they have several panels for that. Tuned on Zen 5.
+const GROUP_ACTIVATIONS: usize = 4 << 10;
+const FEWEST_GROUPS: usize = 8;
 /// Most bytes of a result that are worth a place in the caches.
 const RESULT_BYTES: usize = 512 << 10;
 /// Most bytes of a weight that is read twice.
 const TWICE_READ_BYTES: usize = 16 << 20;
 /// Bytes of activations quantized at a time, before their rows are multiplied.
 const QUANTIZED_BUDGET: usize = 4 << 20;
-
-/// Nanoseconds of work that are worth a thread: waking one takes that long, and the caller works meanwhile.
-const WORTH_A_THREAD: f64 = 20_000.0;
-
-/// Nanoseconds of work that are worth a thread that spins until there is some.
-const WORTH_A_SPINNING_THREAD: f64 = 4_000.0;
-
-/// Number of threads, of those available, that a problem is worth.
-pub fn useful_threads(problem: &Problem, isa: Isa, threads: usize) -> usize {
-    ((nanoseconds(problem, isa) / WORTH_A_THREAD) as usize).clamp(1, threads.max(1))
-}
-
-/// The same of threads that spin between calls, and so start within a few microseconds.
-pub fn useful_spinning_threads(problem: &Problem, isa: Isa, threads: usize) -> usize {
-    ((nanoseconds(problem, isa) / WORTH_A_SPINNING_THREAD) as usize).clamp(1, threads.max(1))
-}
-
-/// Time that a problem takes on one thread, roughly: decoding a weight, multiplying it by a row, and
-/// quantizing an activation. Measured on Emerald Rapids (AMX, AVX-512) and Zen 3 (AVX2).
-fn nanoseconds(problem: &Problem, isa: Isa) -> f64 {
-    let (weight, product) = match isa {
-        Isa::Amx => (0.075, 0.0022),
-        Isa::Avx512 | Isa::Avx512Bf16 => (0.045, 0.014),
-        Isa::Avx2 | Isa::Neon | Isa::NeonBf16 => (0.025, 0.025),
-        Isa::Portable => (0.2, 0.2),
-    };
-    let quantizing = if matches!(problem.x, ActivationKind::Quantized(..)) { 0.4 } else { 0.0 };
-    let [m, n, k] = [problem.m, problem.n, problem.k].map(|size| size as f64);
-    n * k * (weight + m * product) + m * k * quantizing
-}
 
 /// Row stride of decoded activations in bytes: a slab and a cache line, so that rows spread over cache sets.
 pub const fn x_row_bytes(slab: usize, operand: FloatKind) -> usize {
@@ -196,7 +172,12 @@ impl CpuPlan {
             false => x_bytes,
         };
         let all_of_k_stays = blocking.whole_k.unwrap_or(block_rows * x_bytes_per_row <= x_bytes);
-        let (pass_slabs, group_panels) = if all_of_k_stays { (slabs, 1) } else { (1, GROUP_PANELS) };
+        let (pass_slabs, group_panels) = if all_of_k_stays {
+            let enough = GROUP_ACTIVATIONS / (block_rows * problem.k).max(1);
+            (slabs, enough.min(panels / grid.1 / FEWEST_GROUPS).max(1))
+        } else {
+            (1, GROUP_PANELS)
+        };
         let streamed = one_reader && block_rows <= tile.decoding_rows;
         let mut plan = Self {
             problem,
@@ -232,7 +213,7 @@ impl CpuPlan {
         let operand = self.operand.into();
         let x_row = self.x_row_bytes() / self.operand.bytes();
         add(&mut self.memory, BufferId::X, 1, operand, &[self.pass_slabs, self.block_rows, x_row]);
-        let out = [self.group_panels, self.block_rows, PANEL];
+        let out = [self.slots(), self.block_rows, PANEL];
         add(&mut self.memory, BufferId::Out, 1, ElementType::F32, &out);
         if self.path == WeightPath::Buffered {
             let copies = match self.strategy {
@@ -264,6 +245,12 @@ impl CpuPlan {
     /// Whether [`CpuPlan::with_choice`] makes this plan from these arguments.
     pub fn is_for(&self, problem: &Problem, strategy: Strategy, choice: CpuChoice) -> bool {
         (&self.problem, self.strategy, self.choice()) == (problem, strategy, choice)
+    }
+
+    /// Panels whose accumulators are kept at a time: all of a group where each pass goes through them.
+    pub fn slots(&self) -> usize {
+        let is_one_pass = self.pass_slabs * self.tile.slab >= self.problem.k;
+        if is_one_pass { 1 } else { self.group_panels }
     }
 
     /// What the plan was made from.
@@ -309,16 +296,22 @@ impl CpuPlan {
         if lane.rows.is_empty() { 0 } else { lane.panels.len().div_ceil(self.group_panels) }
     }
 
-    /// Groups that another thread must leave in a lane to be worth helping, since a helper decodes the
-    /// activations again.
+    /// Groups that another thread must leave in a lane of other rows to be worth helping, since a helper
+    /// decodes its activations.
     pub fn groups_worth_helping(&self) -> usize {
         let panels = self.tile.x_panels().div_ceil(PANEL_COST);
         panels.div_ceil(self.group_panels)
     }
 
-    /// The steps of the groups of a lane that `claim` returns, in its order.
-    pub fn steps<C: FnMut() -> Option<usize>>(&self, lane: Lane, claim: C) -> Steps<'_, C> {
-        Steps::new(self, lane, claim)
+    /// One of the groups of a lane.
+    pub fn group(&self, lane: &Lane, index: usize) -> Lane {
+        let start = lane.panels.start + index * self.group_panels;
+        Lane { rows: lane.rows.clone(), panels: start..lane.panels.end.min(start + self.group_panels) }
+    }
+
+    /// The steps of the groups that `claim` returns, in its order.
+    pub fn steps<C: FnMut() -> Option<Lane>>(&self, claim: C) -> Steps<'_, C> {
+        Steps::new(self, claim)
     }
 
     /// Tiles of a row block, in runs of at most `most` tiles with equal row counts.

@@ -1,6 +1,10 @@
 //! Plans of this machine's CPU, by time.
 
-use std::{cell::RefCell, collections::HashMap, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use octile_core::{
     Problem, Strategy,
@@ -19,6 +23,9 @@ use crate::{
     check::{Check, Expectation},
 };
 
+/// Runs before a sample last so long together: other candidates have used the caches, and threads may sleep,
+/// which on virtual machines take longer to wake than a small problem takes. Calls in a row find them awake.
+const WARM_UP: Duration = Duration::from_micros(100);
 /// Runs of a sample last so long together, where one is shorter: a clock of some nanoseconds and a thread
 /// that is woken late would decide otherwise.
 const SAMPLE: Duration = Duration::from_micros(500);
@@ -137,6 +144,10 @@ impl Trial for CpuTrial<'_> {
                 *self.runs[candidate].insert(runs)
             }
         };
+        let start = Instant::now();
+        while start.elapsed() < WARM_UP {
+            self.run()?;
+        }
         let mut total = Duration::ZERO;
         for _ in 0..runs {
             total += self.run()?;

@@ -46,7 +46,7 @@ pub fn of_machine() -> (&'static IsaDispatch, DispatchSource) {
     let (dispatch, source) = match DISPATCH.get() {
         Some(known) => known,
         None => {
-            let chosen = choose(&available(), cpu_id().and_then(|id| id.microarchitecture()));
+            let chosen = choose(&available(), design());
             DISPATCH.get_or_init(|| chosen)
         }
     };
@@ -70,6 +70,13 @@ fn choose(available: &[Isa], design: Option<Microarchitecture>) -> (IsaDispatch,
         let dispatch = IsaDispatch::fastest(&measure(candidates), candidates);
         (dispatch.unwrap_or_else(|| IsaDispatch::only(Isa::Portable)), DispatchSource::Measured)
     })
+}
+
+/// The design of this machine's CPU, if it is known.
+pub(super) fn design() -> Option<Microarchitecture> {
+    // A virtual machine takes microseconds for the CPUID instruction.
+    static DESIGN: OnceLock<Option<Microarchitecture>> = OnceLock::new();
+    *DESIGN.get_or_init(|| cpu_id().and_then(|id| id.microarchitecture()))
 }
 
 /// What the CPUID instruction says about this machine; `None` on other architectures.

@@ -56,6 +56,8 @@ pub(super) enum Team<'a> {
     Alone,
     /// The calling thread and helpers.
     Pool(&'a Pool),
+    /// The same for little work: those that sleep are woken only if the calls come in a row.
+    AwakeInPool(&'a Pool),
     /// The rayon pool that the calling thread belongs to: a second one would compete with it for the cores.
     CallersPool,
     Application(&'a dyn Executor),
@@ -73,7 +75,8 @@ impl Team<'_> {
         };
         match self {
             Self::Alone => {}
-            Self::Pool(pool) => pool.execute(count.saturating_sub(1), &run),
+            Self::Pool(pool) => pool.execute(count.saturating_sub(1), false, &run),
+            Self::AwakeInPool(pool) => pool.execute(count.saturating_sub(1), true, &run),
             Self::CallersPool => {
                 (0..count).into_par_iter().with_max_len(1).for_each(&work);
                 return;
@@ -148,7 +151,7 @@ mod tests {
     #[test]
     fn every_index_is_used_once_whatever_the_executor_does() {
         let pool = Pool::start(3, |_| ()).unwrap();
-        let teams = [Team::Alone, Team::Pool(&pool), Team::CallersPool];
+        let teams = [Team::Alone, Team::Pool(&pool), Team::AwakeInPool(&pool), Team::CallersPool];
         let executors = [Calls(0), Calls(1), Calls(9)];
         let teams = teams.into_iter().chain(executors.iter().map(|calls| Team::Application(calls)));
         for (at, team) in teams.enumerate() {

@@ -7,10 +7,10 @@ use std::{
 
 use octile_core::{
     Problem, QuantizedWeight, Strategy,
-    device::cpu::{Isa, IsaDispatch, UnknownIsa},
+    device::cpu::{Isa, IsaDispatch, Microarchitecture, UnknownIsa},
     plan::{
         DeviceKind,
-        cpu::{Blocking, CpuChoice, CpuPlan, useful_spinning_threads, useful_threads},
+        cpu::{Blocking, CpuChoice, CpuPlan, is_worth_waking, useful_spinning_threads, useful_threads},
     },
 };
 
@@ -155,6 +155,7 @@ impl CpuBuilder {
             threads: Threads::new(threads, self.pins_threads),
             spreads_small_work: self.spreads_small_work,
             executor: self.executor,
+            design: dispatch::design(),
         })
     }
 }
@@ -178,6 +179,8 @@ pub struct Cpu {
     threads: Threads,
     spreads_small_work: bool,
     executor: Option<&'static dyn Executor>,
+    /// The design of the CPU, if it is known.
+    design: Option<Microarchitecture>,
 }
 
 impl Cpu {
@@ -227,7 +230,7 @@ impl Cpu {
         match self.executor {
             _ if self.spreads_small_work => self.threads(),
             Some(_) => useful_spinning_threads(problem, self.isa_for(problem), self.threads()),
-            None => useful_threads(problem, self.isa_for(problem), self.threads()),
+            None => useful_threads(problem, self.isa_for(problem), self.design, self.threads()),
         }
     }
 
@@ -289,6 +292,21 @@ impl Cpu {
         let parts = if is_large && self.executor.is_none() { self.threads() } else { 1 };
         let packed = self.with_team(parts, |team| PackedWeight::made_by(team, weight, parts));
         packed.unwrap_or_else(|_| PackedWeight::new(weight))
+    }
+
+    /// The same with the threads for a plan. A small problem wakes none of the pool unless others follow it.
+    pub(super) fn with_team_for<R>(
+        &self,
+        plan: &CpuPlan,
+        work: impl FnOnce(Team<'_>) -> R,
+    ) -> Result<R, CpuError> {
+        let is_small = !is_worth_waking(&plan.problem, plan.isa, self.design);
+        self.with_team(plan.workers(), |team| {
+            work(match team {
+                Team::Pool(pool) if is_small && !self.spreads_small_work => Team::AwakeInPool(pool),
+                team => team,
+            })
+        })
     }
 
     /// Calls `work` with the threads that multiply: of the application, of the pool that the calling thread

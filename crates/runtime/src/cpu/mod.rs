@@ -24,7 +24,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod affinity;
 mod auto;
+mod claims;
 mod convert;
 pub mod dispatch;
 mod dma;

@@ -1,12 +1,12 @@
 //! One matmul: argument checks, plan, quantization, and the work of each thread.
 
-use std::{ops::Range, sync::atomic::Ordering};
+use std::ops::Range;
 
 use octile_core::{
     MatMut, Problem, QuantizeError, Strategy,
     plan::{
         BufferId,
-        cpu::{CpuChoice, CpuPlan, Lane},
+        cpu::{CpuChoice, CpuPlan},
     },
     problem::ProblemError,
     quantize::largest_magnitude,
@@ -15,6 +15,7 @@ use octile_core::{
 use super::{
     Activation, Cpu, CpuError, Output, WeightRef, Workspace,
     auto::Auto,
+    claims::{Claimer, Claims},
     dma::Dma,
     executor::{Chunks, Team},
     isa,
@@ -23,7 +24,7 @@ use super::{
     quantize::{Quantization, Quantize},
     smem::{ScaleTable, Smem},
     strip::Strip,
-    workspace::{Carver, Claims, Scratch, thread_lines},
+    workspace::{Carver, Scratch, thread_lines},
 };
 
 /// Operands that do not match, or cannot be quantized.
@@ -150,7 +151,7 @@ impl Cpu {
         let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
         let out = Out::new(out);
         // Waking another thread takes longer than a small multiplication.
-        self.with_team(plan.workers(), |team| multiply_strips(call, x, scratch, team, &out))?
+        self.with_team_for(plan, |team| multiply_strips(call, x, scratch, team, &out))?
     }
 }
 
@@ -227,47 +228,23 @@ impl<T: Output> Workers<'_, '_, T> {
     /// Multiplies `rows` on all threads, of which each waits for `x`, or does nothing if there is none.
     fn run<'x>(&mut self, rows: Range<usize>, x: impl Fn() -> Option<X<'x>> + Sync + Send) {
         let Self { call, team, claims, out, .. } = *self;
-        claims.iter().for_each(|claims| claims.0.store(0, Ordering::Relaxed));
+        claims.iter().for_each(Claims::clear);
         let memory = Chunks::new(self.memory, thread_lines(call.plan));
         team.for_each(call.plan.workers(), |worker| {
             let Some(x) = x() else { return };
             let work = SharedWork { call, x };
             // SAFETY: each worker is run once.
             let memory = unsafe { memory.get(worker) };
-            let lanes = Lanes { work: &work, rows: rows.clone(), claims };
-            lanes.for_worker(worker, |lane, claims| run_lane(&work, lane, claims, memory, out));
+            let claimer = Claimer::new(call.plan, rows.clone(), claims, worker);
+            run_worker(&work, claimer, memory, out);
         });
     }
 }
 
-/// The lanes of some rows, and what is claimed of each.
-struct Lanes<'a> {
-    work: &'a SharedWork<'a>,
-    rows: Range<usize>,
-    claims: &'a [Claims],
-}
-
-impl Lanes<'_> {
-    /// Calls `run` for the lanes of a worker, then for lanes of others that have much left.
-    fn for_worker(&self, worker: usize, mut run: impl FnMut(Lane, &Claims)) {
-        let plan = self.work.call.plan;
-        let own = plan.own_lanes(worker);
-        for index in (own.start..plan.lanes()).chain(0..own.start) {
-            let (lane, claims) = (plan.lane(index, self.rows.clone()), &self.claims[index]);
-            let left = plan.groups(&lane).saturating_sub(claims.0.load(Ordering::Relaxed));
-            let worth = if own.contains(&index) { 1 } else { plan.groups_worth_helping() };
-            if left >= worth {
-                run(lane, claims);
-            }
-        }
-    }
-}
-
-/// Computes what one thread claims of a lane, with the strategy's fetch.
-fn run_lane<T: Output>(
+/// Computes what one thread claims, with the strategy's fetch.
+fn run_worker<T: Output>(
     work: &SharedWork<'_>,
-    lane: Lane,
-    claims: &Claims,
+    mut claimer: Claimer<'_>,
     memory: &mut [Line],
     out: &Out<'_, T>,
 ) {
@@ -275,7 +252,7 @@ fn run_lane<T: Output>(
     let (x, sums) = (carver.bytes(BufferId::X), carver.floats(BufferId::Out));
     let (buffer, codes) = (carver.bytes(BufferId::W), carver.bytes(BufferId::WQ));
     let table = ScaleTable { scales: carver.floats(BufferId::Scales) };
-    let steps = work.call.plan.steps(lane, || Some(claims.0.fetch_add(1, Ordering::Relaxed)));
+    let steps = work.call.plan.steps(|| claimer.claim());
     match (work.call.plan.strategy, work.call.weight) {
         (Strategy::Auto, WeightRef::Rows(weight)) => {
             let fetch = Auto { work, weight, codes, buffer, scales: TileScales::default() };

@@ -129,12 +129,11 @@ impl SharedWork<'_> {
         self.call.plan.problem.quant_block.count(self.call.plan.problem.k)
     }
 
-    /// The scale of an activation row in a quantization block.
-    pub(super) fn x_scale(&self, row: usize, block: usize) -> f32 {
-        if self.x.scales.is_empty() {
-            return 1.0;
-        }
-        self.x.scales[(row - self.x.first_row) / self.x.rows_per_scale * self.blocks() + block]
+    /// The scales of an activation row, block by block; none if they are all 1.
+    pub(super) fn x_scales(&self, row: usize) -> Option<&[f32]> {
+        let (blocks, scales) = (self.blocks(), self.x.scales);
+        let at = (row - self.x.first_row) / self.x.rows_per_scale * blocks;
+        (!scales.is_empty()).then(|| &scales[at..][..blocks])
     }
 
     /// The quantization blocks of a step.
@@ -153,9 +152,11 @@ impl SharedWork<'_> {
     pub(super) fn scales_beside_data(&self, step: &Step, rows: &Range<usize>) -> TileScales {
         assert!(rows.len() <= MAX_ROWS);
         let mut scales = TileScales::default();
-        for (scales, block) in scales.iter_mut().zip(self.blocks_of(step)) {
-            for (scale, row) in scales.iter_mut().zip(rows.clone()) {
-                *scale = self.x_scale(row, block);
+        let blocks = self.blocks_of(step);
+        for (at, row) in rows.clone().enumerate() {
+            let row_scales = self.x_scales(row);
+            for (scales, block) in scales.iter_mut().zip(blocks.clone()) {
+                scales[at] = row_scales.map_or(1.0, |row_scales| row_scales[block]);
             }
         }
         scales

@@ -14,9 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::affinity;
+
 /// How long an idle helper looks for work before it sleeps, and a caller for the end of its helpers: waking a
 /// thread takes about as long.
 const SPIN: Duration = Duration::from_micros(30);
+
+/// Least time between two moves of a helper.
+const SETTLED: Duration = Duration::from_millis(1);
 
 /// A number of threads: the calling one and helpers.
 #[derive(Debug)]
@@ -35,6 +40,8 @@ struct Shared {
     left: Condvar,
     /// Number of jobs so far, for helpers that spin.
     posts: AtomicUsize,
+    /// The core that the last job was posted from.
+    callers_core: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +50,8 @@ struct State {
     /// Helpers inside of jobs, and asleep.
     helping: usize,
     asleep: usize,
+    /// When a job of little work ended that not all helpers were awake for.
+    ended: Option<Instant>,
     /// Callers that sleep until their helpers have left.
     waiting: usize,
     is_closing: bool,
@@ -54,6 +63,7 @@ struct Job<'a> {
     /// Most helpers, and how many are inside.
     most: usize,
     inside: AtomicUsize,
+    is_little: bool,
     /// Whether a call of `work` has returned, so that nothing is left.
     is_exhausted: AtomicBool,
     has_panicked: AtomicBool,
@@ -100,6 +110,7 @@ impl Pool {
             posted: Condvar::new(),
             left: Condvar::new(),
             posts: AtomicUsize::new(0),
+            callers_core: AtomicUsize::new(usize::MAX),
         });
         let mut pool = Self { shared, helpers: Vec::new() };
         for helper in 1..threads {
@@ -115,10 +126,13 @@ impl Pool {
     }
 
     /// Calls `work` on this thread and on up to `helpers` others. Each call returns when nothing is left.
-    pub(super) fn execute(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
+    /// Helpers that sleep are woken for little work only if the last such work has just ended: more will
+    /// follow.
+    pub(super) fn execute(&self, helpers: usize, is_little: bool, work: &(dyn Fn() + Sync)) {
         let job = Job {
             work,
             most: helpers,
+            is_little,
             inside: AtomicUsize::new(0),
             is_exhausted: AtomicBool::new(false),
             has_panicked: AtomicBool::new(false),
@@ -149,12 +163,18 @@ struct OpenJob<'a> {
 
 impl<'a> OpenJob<'a> {
     fn new(shared: &'a Shared, job: &'a Job<'a>) -> Self {
+        let core = affinity::current_core().unwrap_or(usize::MAX);
         let mut state = shared.lock();
+        shared.callers_core.store(core, Ordering::Relaxed);
         state.jobs.push(posted(job));
         shared.posts.fetch_add(1, Ordering::Relaxed);
         // Others spin, and see it.
         let awake = shared.threads - 1 - state.asleep - state.helping;
-        let to_wake = job.most.saturating_sub(awake).min(state.asleep);
+        let follows = || state.ended.is_some_and(|ended| ended.elapsed() < SPIN);
+        let to_wake = match job.most.saturating_sub(awake).min(state.asleep) {
+            1.. if job.is_little && !follows() => 0,
+            count => count,
+        };
         let all = to_wake == state.asleep;
         drop(state);
         if all && to_wake > 0 {
@@ -170,7 +190,12 @@ impl Drop for OpenJob<'_> {
     fn drop(&mut self) {
         let has_helpers = || self.job.inside.load(Ordering::Acquire) > 0;
         let posted = posted(self.job);
-        self.shared.lock().jobs.retain(|other| *other != posted);
+        let mut state = self.shared.lock();
+        state.jobs.retain(|other| *other != posted);
+        if self.job.is_little && state.asleep > 0 {
+            state.ended = Some(Instant::now());
+        }
+        drop(state);
         spin_while(has_helpers);
         if has_helpers() {
             let mut state = self.shared.lock();
@@ -189,10 +214,16 @@ fn posted(job: &Job<'_>) -> Posted {
 
 /// The life of a helper.
 fn help(shared: &Shared) {
+    let mut moved = None;
     let mut state = shared.lock();
     while !state.is_closing {
         let Some(posted) = state.enter(shared.threads) else {
-            state = wait_for_post(shared, state);
+            let seen = shared.posts.load(Ordering::Relaxed);
+            drop(state);
+            leave_caller(shared, &mut moved);
+            wait_for_post(shared, seen);
+            leave_caller(shared, &mut moved);
+            state = shared.lock();
             continue;
         };
         drop(state);
@@ -212,11 +243,21 @@ fn help(shared: &Shared) {
     }
 }
 
+/// Leaves the core of the last caller, which must wait as long as another thread runs there. Where no other
+/// core counts as idle, as may be in virtual machines, systems wake threads on the core of the caller, and
+/// again there the next time.
+fn leave_caller(shared: &Shared, moved: &mut Option<Instant>) {
+    let core = shared.callers_core.load(Ordering::Relaxed);
+    let is_there = affinity::current_core() == Some(core);
+    if is_there && moved.is_none_or(|moved| moved.elapsed() > SETTLED) {
+        affinity::leave(core);
+        *moved = Some(Instant::now());
+    }
+}
+
 /// Waits for a job, at first without sleeping. May return without one.
-fn wait_for_post<'a>(shared: &'a Shared, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-    let seen = shared.posts.load(Ordering::Relaxed);
+fn wait_for_post(shared: &Shared, seen: usize) {
     let is_unchanged = || shared.posts.load(Ordering::Relaxed) == seen;
-    drop(state);
     spin_while(is_unchanged);
     let mut state = shared.lock();
     if is_unchanged() && !state.is_closing {
@@ -224,7 +265,6 @@ fn wait_for_post<'a>(shared: &'a Shared, state: MutexGuard<'a, State>) -> MutexG
         state = shared.posted.wait(state).unwrap_or_else(PoisonError::into_inner);
         state.asleep -= 1;
     }
-    state
 }
 
 /// Waits as long as `condition` holds, for a thread that is at work: it may need this core to go on.
@@ -237,10 +277,16 @@ pub(super) fn wait_while(condition: impl Fn() -> bool) {
 
 /// Spins for a while, as long as `condition` holds.
 fn spin_while(condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while condition() && start.elapsed() < SPIN {
-        (0..16).for_each(|_| spin_loop());
+    if !condition() {
+        return;
     }
+    let start = Instant::now();
+    // Reading the clock takes as long as some rounds.
+    let has_ended = |_| {
+        spin_loop();
+        !condition()
+    };
+    while !(0..32).any(has_ended) && start.elapsed() < SPIN {}
 }
 
 #[cfg(test)]
@@ -252,7 +298,7 @@ mod tests {
     /// Does `count` pieces of work, each by one thread.
     fn execute(pool: &Pool, helpers: usize, count: usize, piece: impl Fn(usize) + Sync) {
         let next = AtomicUsize::new(0);
-        pool.execute(helpers, &|| {
+        pool.execute(helpers, false, &|| {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= count {
@@ -309,6 +355,26 @@ mod tests {
         });
         let threads = threads.into_inner().unwrap();
         assert!(threads.contains(&caller) && threads[0] != threads[1]);
+    }
+
+    #[test]
+    fn little_work_wakes_helpers_only_where_more_follows() {
+        let pool = Pool::start(2, |_| ()).unwrap();
+        let threads = Mutex::new(Vec::new());
+        let work = || threads.lock().unwrap().push(thread::current().id());
+        for _ in 0..20 {
+            while pool.shared.lock().asleep == 0 {
+                thread::sleep(SPIN);
+            }
+            thread::sleep(2 * SPIN);
+            threads.lock().unwrap().clear();
+            pool.execute(1, true, &work);
+            assert_eq!(*threads.lock().unwrap(), [thread::current().id()]);
+        }
+        // Calls in a row wake the helper sooner or later.
+        while threads.lock().unwrap().iter().all(|id| *id == thread::current().id()) {
+            pool.execute(1, true, &work);
+        }
     }
 
     #[test]

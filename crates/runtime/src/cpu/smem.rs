@@ -48,11 +48,12 @@ pub(super) struct ScaleTable<'a> {
 impl ScaleTable<'_> {
     /// Gathers the scales of `rows`.
     pub(super) fn fill(&mut self, work: &SharedWork<'_>, rows: Range<usize>) {
-        for (block, scales) in
-            self.scales.chunks_exact_mut(work.call.plan.block_rows).enumerate().take(work.blocks())
-        {
-            for (scale, row) in scales.iter_mut().zip(rows.clone()) {
-                *scale = work.x_scale(row, block);
+        let stride = work.call.plan.block_rows;
+        for (at, row) in rows.enumerate() {
+            let scales = self.scales[at..].iter_mut().step_by(stride).take(work.blocks());
+            match work.x_scales(row) {
+                Some(row_scales) => scales.zip(row_scales).for_each(|(scale, own)| *scale = *own),
+                None => scales.for_each(|scale| *scale = 1.0),
             }
         }
     }

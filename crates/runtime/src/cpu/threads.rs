@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use super::{CpuError, pool::Pool};
+use super::{CpuError, affinity, pool::Pool};
 
 /// A number of threads.
 #[derive(Debug)]
@@ -87,42 +87,4 @@ impl Drop for Threads {
             mem::forget(started);
         }
     }
-}
-
-/// Cores and threads. Pinning is a hint: where it is not possible, threads move as the system likes.
-#[cfg(target_os = "linux")]
-mod affinity {
-    use std::mem;
-
-    /// The cores that this thread may use.
-    pub(super) fn allowed_cores() -> Vec<usize> {
-        // SAFETY: the set is plain data, as large as the call is told.
-        unsafe {
-            let mut set: libc::cpu_set_t = mem::zeroed();
-            if libc::sched_getaffinity(0, size_of_val(&set), &mut set) != 0 {
-                return Vec::new();
-            }
-            (0..libc::CPU_SETSIZE as usize).filter(|core| libc::CPU_ISSET(*core, &set)).collect()
-        }
-    }
-
-    /// Keeps the calling thread on one of the cores.
-    pub(super) fn stay_on(cores: &[usize], thread: usize) {
-        let Some(core) = thread.checked_rem(cores.len()).map(|at| cores[at]) else { return };
-        // SAFETY: as above; the core is below the size of the set.
-        unsafe {
-            let mut set: libc::cpu_set_t = mem::zeroed();
-            libc::CPU_SET(core, &mut set);
-            libc::sched_setaffinity(0, size_of_val(&set), &set);
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod affinity {
-    pub(super) fn allowed_cores() -> Vec<usize> {
-        Vec::new()
-    }
-
-    pub(super) fn stay_on(_: &[usize], _: usize) {}
 }

@@ -1,9 +1,8 @@
 //! Scratch memory reused between calls.
 
-use std::sync::atomic::AtomicUsize;
-
 use octile_core::plan::{BufferId, MemoryMap, MemorySpace, cpu::CpuPlan};
 
+use super::claims::Claims;
 use super::memory::{Line, Memory, bytes_mut, floats_mut};
 
 /// Scratch memory, and the plan of the last call. A call with the same plan does not allocate.
@@ -20,11 +19,6 @@ pub struct Workspace {
     claims: Vec<Claims>,
     plan: Option<CpuPlan>,
 }
-
-/// Number of groups that threads have claimed of a lane, in a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub(super) struct Claims(pub AtomicUsize);
 
 /// The memory of one call.
 pub(super) struct Scratch<'a> {

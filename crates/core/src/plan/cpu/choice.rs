@@ -66,7 +66,7 @@ impl CpuChoice {
         let is_worth = |isa: &Isa| *isa != Isa::Portable && isa.is_candidate(operand);
         let mut choices = vec![default];
         for isa in [default.isa].into_iter().chain(isas.iter().copied().filter(is_worth)) {
-            let useful = useful_threads(problem, isa, threads);
+            let useful = useful_threads(problem, isa, None, threads);
             let counts = [default.threads, threads, useful, threads.div_ceil(2), 1];
             choices.extend(counts.map(|threads| Self { isa, threads, blocking: Blocking::default() }));
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::CpuPlan;
 use crate::{Problem, device::cpu::RegisterTile};
 
-/// A part of the result whose panels threads claim, group by group.
+/// A part of the result whose panels threads claim, group by group; or one of these groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// Rows: at most those of a row block.
@@ -25,7 +25,7 @@ pub struct Step {
     pub pass_start: usize,
     /// The panel.
     pub panel: usize,
-    /// Index of the panel in its group.
+    /// Which accumulators the panel has.
     pub slot: usize,
     /// The slab's columns of K.
     pub depth: Range<usize>,
@@ -35,44 +35,30 @@ pub struct Step {
     pub last: bool,
 }
 
-/// The steps of the groups that one thread claims of a lane. Loop order, innermost first: slab, panel, pass,
-/// group.
+/// The steps of the groups that one thread claims, parts of lanes. Loop order, innermost first: slab, panel,
+/// pass, group.
 #[derive(Clone, Debug)]
 pub struct Steps<'a, C> {
     plan: &'a CpuPlan,
-    lane: Lane,
     claim: C,
-    /// Whether activations that cover all of K are decoded.
-    decoded: bool,
-    /// Panels of the group, or none if nothing is left.
-    group: Range<usize>,
+    /// Rows whose activations are decoded over all of K.
+    decoded: Range<usize>,
+    /// The claimed group, without panels where another must be claimed.
+    group: Lane,
     /// Position of the next step.
     pass: usize,
     panel: usize,
     start: usize,
 }
 
-impl<'a, C: FnMut() -> Option<usize>> Steps<'a, C> {
-    pub(super) fn new(plan: &'a CpuPlan, lane: Lane, claim: C) -> Self {
-        let mut steps = Self { plan, lane, claim, decoded: false, group: 0..0, pass: 0, panel: 0, start: 0 };
-        steps.enter_group();
-        steps
-    }
-
-    /// Claims a group.
-    fn enter_group(&mut self) {
-        let Range { start, end } = self.lane.panels;
-        let size = self.plan.group_panels;
-        let groups = self.plan.groups(&self.lane);
-        self.group = match (self.claim)().filter(|group| *group < groups) {
-            Some(group) => start + group * size..end.min(start + (group + 1) * size),
-            None => 0..0,
-        };
-        self.enter_pass(0);
+impl<'a, C: FnMut() -> Option<Lane>> Steps<'a, C> {
+    pub(super) fn new(plan: &'a CpuPlan, claim: C) -> Self {
+        let group = Lane { rows: 0..0, panels: 0..0 };
+        Self { plan, claim, decoded: 0..0, group, pass: 0, panel: 0, start: 0 }
     }
 
     fn enter_pass(&mut self, pass: usize) {
-        (self.pass, self.panel, self.start) = (pass, self.group.start, pass);
+        (self.pass, self.panel, self.start) = (pass, self.group.panels.start, pass);
     }
 
     fn advance(&mut self) {
@@ -83,35 +69,39 @@ impl<'a, C: FnMut() -> Option<usize>> Steps<'a, C> {
             return;
         }
         (self.start, self.panel) = (self.pass, self.panel + 1);
-        if self.panel < self.group.end {
+        if self.panel < self.group.panels.end {
             return;
         }
         if next_pass < k {
             self.enter_pass(next_pass);
         } else {
-            self.enter_group();
+            self.group.panels = 0..0;
         }
     }
 }
 
-impl<C: FnMut() -> Option<usize>> Iterator for Steps<'_, C> {
+impl<C: FnMut() -> Option<Lane>> Iterator for Steps<'_, C> {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        if self.group.is_empty() {
-            return None;
+        if self.group.panels.is_empty() {
+            // Only now: another thread may be free sooner.
+            self.group = (self.claim)()?;
+            self.enter_pass(0);
         }
         let (k, slab) = (self.plan.problem.k, self.plan.tile.slab);
         let pass = self.pass..k.min(self.pass + self.plan.pass_slabs * slab);
-        let enters = self.panel == self.group.start && self.start == self.pass;
-        let decodes = enters && !self.decoded;
-        self.decoded |= pass.len() == k;
+        let enters = self.panel == self.group.panels.start && self.start == self.pass;
+        let decodes = enters && self.decoded != self.group.rows;
+        if decodes {
+            self.decoded = if pass.len() == k { self.group.rows.clone() } else { 0..0 };
+        }
         let step = Step {
-            rows: self.lane.rows.clone(),
+            rows: self.group.rows.clone(),
             decode: decodes.then_some(pass),
             pass_start: self.pass,
             panel: self.panel,
-            slot: self.panel - self.group.start,
+            slot: (self.panel - self.group.panels.start) % self.plan.slots(),
             depth: self.start..k.min(self.start + slab),
             first: self.start == 0,
             last: self.start + slab >= k,

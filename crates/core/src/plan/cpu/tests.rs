@@ -43,8 +43,8 @@ fn every_part_of_the_result_is_computed_once_and_in_order() {
         for rows in plan.strips() {
             for lane in (0..plan.lanes()).map(|index| plan.lane(index, rows.clone())) {
                 assert!(lane.rows.len() <= plan.block_rows);
-                let mut groups = 0..;
-                for step in plan.steps(lane, || groups.next()) {
+                let mut groups = (0..plan.groups(&lane)).map(|index| plan.group(&lane, index));
+                for step in plan.steps(|| groups.next()) {
                     assert_eq!(step.depth.len(), plan.tile.slab.min(k - step.depth.start));
                     for row in step.rows.clone() {
                         let seen = &mut seen[row * panels + step.panel];
@@ -64,23 +64,26 @@ fn every_part_of_the_result_is_computed_once_and_in_order() {
 fn activations_are_decoded_before_they_are_used_and_fit_their_buffers() {
     for plan in plans() {
         for rows in plan.strips() {
-            for lane in (0..plan.lanes()).map(|index| plan.lane(index, rows.clone())) {
-                let (mut decoded_rows, mut decoded) = (0..0, 0..0);
-                // Other threads claim every other group.
-                let mut groups = (0..).step_by(2);
-                for step in plan.steps(lane, || groups.next()) {
-                    if let Some(depth) = step.decode.clone() {
-                        (decoded_rows, decoded) = (step.rows.clone(), depth);
-                    }
-                    assert_eq!(decoded_rows, step.rows);
-                    assert_eq!(decoded.start, step.pass_start);
-                    assert!(decoded.start <= step.depth.start && step.depth.end <= decoded.end);
-                    assert!(
-                        decoded.len() <= plan.pass_slabs * plan.tile.slab
-                            && step.rows.len() <= plan.block_rows
-                    );
-                    assert!(step.slot < plan.group_panels);
+            let lanes = (0..plan.lanes()).map(|index| plan.lane(index, rows.clone()));
+            // Other threads claim every other group.
+            let mut groups = lanes.flat_map(|lane| {
+                let indices = (0..plan.groups(&lane)).step_by(2);
+                indices.map(|index| plan.group(&lane, index)).collect::<Vec<_>>()
+            });
+            let (mut decoded_rows, mut decoded) = (0..0, 0..0);
+            for step in plan.steps(|| groups.next()) {
+                if let Some(depth) = step.decode.clone() {
+                    let is_there = decoded_rows == step.rows && decoded == depth;
+                    assert!(!is_there || depth.len() < plan.problem.k, "decoded again: {plan:?}");
+                    (decoded_rows, decoded) = (step.rows.clone(), depth);
                 }
+                assert_eq!(decoded_rows, step.rows);
+                assert_eq!(decoded.start, step.pass_start);
+                assert!(decoded.start <= step.depth.start && step.depth.end <= decoded.end);
+                assert!(
+                    decoded.len() <= plan.pass_slabs * plan.tile.slab && step.rows.len() <= plan.block_rows
+                );
+                assert!(step.slot < plan.slots());
             }
         }
     }
