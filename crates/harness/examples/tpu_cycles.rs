@@ -4,7 +4,7 @@
 //! Without an option the default plan of each shape is compiled, with `--all` every candidate. `--x` is
 //! `token` (fp8 with a scale per row, the default), `block` (fp8 with a scale per block), `bf16` (quantized
 //! by the kernel, a scale per row) or `plain` (bf16, not quantized). `model` is what the planner expected,
-//! with the padding before the kernel, which the other figures leave out.
+//! with `padding`, the modelled cycles of what surrounds the kernel.
 
 use std::{env, process::ExitCode};
 
@@ -54,7 +54,8 @@ fn run() -> Result<()> {
     let child = vec![env::current_exe()?.into(), CHILD.into()];
     let counter = StaticCounter::new(libtpu.into(), child, chip);
     println!(
-        "shape tile arithmetic steps cycles stalled mxu_busy MiB code mxu hbm ratio ratio_with_latency model pieces"
+        "shape tile arithmetic steps cycles stalled mxu_busy MiB code mxu hbm padding ratio \
+         ratio_with_padding floor model pieces"
     );
     for shape in shapes {
         let problem = shape.with_x(x).with_out(FloatKind::Bf16);
@@ -78,8 +79,8 @@ fn report(counter: &StaticCounter, plan: &TpuPlan) {
         Err(error) => println!("{problem} {tile} {error}"),
         Ok(cycles) => {
             let bound = CycleBound::new(&problem, plan.chip, plan.arithmetic);
-            println!(
-                "{problem} {tile} {:?} {} {:.0} {:.0} {:.0} {:.1} {} {:.0} {:.0} {:.3} {:.3} {:.0} {}",
+            print!(
+                "{problem} {tile} {:?} {} {:.0} {:.0} {:.0} {:.1} {} ",
                 plan.arithmetic,
                 plan.steps(),
                 cycles.total(),
@@ -87,9 +88,14 @@ fn report(counter: &StaticCounter, plan: &TpuPlan) {
                 cycles.mxu_busy,
                 cycles.hbm_bytes as f64 / f64::from(1 << 20),
                 cycles.code_bundles,
+            );
+            println!(
+                "{:.0} {:.0} {:.0} {:.3} {:.3} {:.3} {:.0} {}",
                 bound.mxu,
                 bound.hbm,
+                plan.padding_cycles(),
                 cycles.total() / bound.larger(),
+                (cycles.total() + plan.padding_cycles()) / bound.larger(),
                 cycles.total() / (bound.larger() + bound.latency),
                 plan.modelled_cycles(),
                 pieces(plan),

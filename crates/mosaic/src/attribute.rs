@@ -50,6 +50,11 @@ impl DotDimensions {
         }
     }
 
+    /// `lhs * rhs`: contracts the last dimension of the left operand with the first of the right one.
+    pub fn rows_by_columns() -> Self {
+        Self { rhs_contracting: vec![0], rhs_kept: vec![1], ..Self::rows_by_rows() }
+    }
+
     /// Output dimension order as pairs of (operand, dimension).
     pub fn output(&self) -> Vec<usize> {
         let of = |operand: usize, kept: &[usize]| -> Vec<usize> {

@@ -94,6 +94,12 @@ pub enum BufferId {
     XQ,
     /// Activation scales, repeated along the lanes.
     XScaleLanes,
+    /// The activations that whole blocks of rows leave over.
+    XShort,
+    /// Their scales.
+    XScaleShort,
+    /// Their results.
+    OutShort,
     /// Activations dequantized to bf16.
     XBf16,
     /// Weights dequantized to bf16.
@@ -135,6 +141,9 @@ impl BufferId {
             Self::Acc => "acc",
             Self::XQ => "x_q",
             Self::XScaleLanes => "x_scale_lanes",
+            Self::XShort => "x_short",
+            Self::XScaleShort => "x_scale_short",
+            Self::OutShort => "out_short",
             Self::XBf16 => "x_bf16",
             Self::WBf16 => "w_bf16",
             Self::W => "w",

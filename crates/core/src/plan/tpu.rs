@@ -1,5 +1,6 @@
 //! Plans for TPU kernels: tile, grid, memory map, and what the compiler is told.
 
+mod extents;
 mod memory;
 mod rows;
 mod tile;
@@ -259,7 +260,8 @@ impl TpuPlan {
         Ok(plan)
     }
 
-    /// All figures of a plan, whether or not it fits.
+    /// All figures of a plan, whether or not it fits. Where one step holds all of x and w, either may stream
+    /// past the other.
     fn lay_out(
         problem: &Problem,
         chip: &'static TpuChip,
@@ -267,19 +269,42 @@ impl TpuPlan {
         mode: BlockMode,
         tile: Dims,
     ) -> Self {
+        let streams_rows = Self::streaming(problem, chip, strategy, mode, tile, true);
+        let one_step = streams_rows.row_pipeline.is_some() && streams_rows.grid.m == 1;
+        if !one_step || streams_rows.arithmetic != Arithmetic::Dequantized {
+            return streams_rows;
+        }
+        let streams_weights = Self::streaming(problem, chip, strategy, mode, tile, false);
+        let fits = memory::vmem_budget(&streams_weights) <= memory::usable_vmem(chip);
+        let is_faster = streams_weights.modelled_cycles() < streams_rows.modelled_cycles();
+        let may = streams_weights.weight_pipeline.is_some() && fits;
+        if may && is_faster { streams_weights } else { streams_rows }
+    }
+
+    fn streaming(
+        problem: &Problem,
+        chip: &'static TpuChip,
+        strategy: Strategy,
+        mode: BlockMode,
+        tile: Dims,
+        rows: bool,
+    ) -> Self {
         let grid = Dims {
             m: problem.m.div_ceil(tile.m),
             n: problem.n.div_ceil(tile.n),
             k: problem.k.div_ceil(tile.k),
         };
         let padded = Dims { m: grid.m * tile.m, n: grid.n * tile.n, k: grid.k * tile.k };
-        let row_pipeline = rows::pipeline(problem, chip, strategy, tile, padded);
+        let row_pipeline = rows.then(|| rows::pipeline(problem, chip, strategy, tile, padded)).flatten();
         let weight_pipeline = match row_pipeline {
             Some(_) => None,
             None => weights::pipeline(problem, chip, strategy, tile, padded),
         };
         let few_rows = weight_pipeline.is_some() && padded.m <= tile::FEW_ROWS;
-        let arithmetic = arithmetic(problem, strategy, few_rows || row_pipeline.is_some());
+        let arithmetic = match row_pipeline {
+            Some(_) => rows::arithmetic(problem, tile),
+            None => arithmetic(problem, strategy, few_rows),
+        };
         let mut plan = Self {
             problem: *problem,
             chip,
@@ -330,49 +355,6 @@ impl TpuPlan {
         tile::modelled_cycles(self).total
     }
 
-    /// Chunks of dequantized weight columns in VMEM: the VPU works on one while the MXUs read another. With a
-    /// scale per row of x there are more of them: see [`Self::columns_by_row`].
-    pub fn dequantized_chunks(&self) -> usize {
-        self.columns_by_row().max(DOUBLE_BUFFERED)
-    }
-
-    /// Chunks of the first columns after x has arrived that are multiplied row by row, and slice by slice
-    /// along K; the others are multiplied column by column. Repeating the scales of rows along the lanes
-    /// takes as long as the matmuls of two chunks of columns, so a step that prepares x does it beside the
-    /// matmuls of several.
-    pub fn columns_by_row(&self) -> usize {
-        let repeats_scales = self.arithmetic == Arithmetic::Dequantized
-            && self.problem.x.granularity() == Some(ScaleGranularity::Token);
-        if !repeats_scales || self.keeps_quantized_x {
-            return 0;
-        }
-        match self.weight_blocks().first() {
-            Some((_, columns)) => columns.div_ceil(self.chunk.1).min(DOUBLE_BUFFERED),
-            None => self.tile.n.div_ceil(self.chunk.1).min(tile::COLUMNS_BY_ROW),
-        }
-    }
-
-    /// Extents of the operands and of the result as the kernel is given them. Where the compiler pipelines
-    /// tiles, the last ones may end outside of M and N: only what is inside is moved, and the rest is never
-    /// read from HBM nor stored. K is padded, because garbage would be added up.
-    pub fn given(&self) -> Dims {
-        let pipelined =
-            self.strategy == Strategy::Strip && self.weight_pipeline.is_none() && self.row_pipeline.is_none();
-        let inside =
-            |grid: usize, whole: usize, padded: usize| if pipelined && grid > 1 { whole } else { padded };
-        Dims {
-            m: inside(self.grid.m, self.problem.m, self.padded.m),
-            n: inside(self.grid.n, self.problem.n, self.padded.n),
-            k: self.padded.k,
-        }
-    }
-
-    /// Slices along K, first column and length, of columns that are multiplied row by row.
-    pub fn k_slices(&self) -> Vec<(usize, usize)> {
-        let k = self.tile.k;
-        (0..k).step_by(tile::K_SLICE).map(|first| (first, tile::K_SLICE.min(k - first))).collect()
-    }
-
     /// Rows of x that a kernel with a weight pipeline prepares before it waits for weights; it dequantizes
     /// the others beside its first matmuls.
     pub fn rows_ahead(&self) -> usize {
@@ -393,41 +375,6 @@ impl TpuPlan {
     /// scales.
     pub fn x_scale(&self) -> Option<&PlannedBuffer> {
         self.memory.get(BufferId::XScale).or_else(|| self.memory.get(BufferId::XAbsMax))
-    }
-
-    /// Rows of a tile that share an activation scale; a tile may be shorter than a quantization block.
-    pub fn x_scale_rows(&self) -> usize {
-        match self.problem.x.granularity() {
-            Some(ScaleGranularity::Token) => 1,
-            _ => self.problem.quant_block.size().min(self.tile.m),
-        }
-    }
-
-    /// Activation scales of one tile: rows and k-blocks.
-    pub fn x_scale_tile(&self) -> (usize, usize) {
-        (self.tile.m.div_ceil(self.x_scale_rows()), self.k_blocks())
-    }
-
-    /// Weight scales of one tile: rows and k-blocks.
-    pub fn w_scale_tile(&self) -> (usize, usize) {
-        (self.tile.n / self.problem.quant_block.size(), self.k_blocks())
-    }
-
-    /// Weight blocks of one grid step, each with a DMA of its own: first column and number of columns. `[]`
-    /// without a weight pipeline.
-    pub fn weight_blocks(&self) -> Vec<(usize, usize)> {
-        self.weight_pipeline.map_or(Vec::new(), |pipeline| weights::blocks(self.tile.n, pipeline))
-    }
-
-    /// Blocks of rows of one grid step, each with a DMA of its own: first row and number of rows. `[]`
-    /// without a pipeline of rows.
-    pub fn row_blocks(&self) -> Vec<(usize, usize)> {
-        self.row_pipeline.map_or(Vec::new(), |_| rows::blocks(self))
-    }
-
-    /// Quantization blocks along K in one tile.
-    pub fn k_blocks(&self) -> usize {
-        self.tile.k / self.problem.quant_block.size()
     }
 
     /// Number of grid steps.

@@ -12,6 +12,7 @@ mod prefetch;
 mod rows;
 mod sink;
 mod streamed;
+mod transposed;
 
 use octile_core::plan::{
     BufferId,
@@ -59,7 +60,7 @@ fn codes(plan: &TpuPlan) -> KernelModule {
     let x = tile::quantized_x(&mut f, Buffer::whole(x), x_scale.as_ref(), x_q);
     let tile = Tile { x, w: Buffer::whole(w), w_begins: 0, x_scale, w_scale };
     let b = &mut f.b;
-    for chunk in Chunk::cover(plan, (0, plan.tile.n)) {
+    for chunk in Chunk::cover(plan, (0, plan.held().n)) {
         for part in tile.sum(b, plan, chunk) {
             sink.put(b, plan, part);
         }

@@ -53,8 +53,13 @@ impl FunctionBuilder {
 
     /// Creates an `f32` splat vector.
     pub fn splat(&mut self, value: f32, shape: impl Into<Vec<usize>>) -> Value {
-        let ty = Type::vector(shape, Float::F32);
-        let element = Attr::Float(f64::from(value), Type::F32);
+        self.splat_of(value, shape, Float::F32)
+    }
+
+    /// A vector of equal elements of a float type.
+    pub fn splat_of(&mut self, value: f32, shape: impl Into<Vec<usize>>, float: Float) -> Value {
+        let ty = Type::vector(shape, float);
+        let element = Attr::Float(f64::from(value), float.into());
         self.constant(Attr::Splat(Box::new(element), ty.clone()), ty, "cst")
     }
 

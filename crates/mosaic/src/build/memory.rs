@@ -118,6 +118,15 @@ impl FunctionBuilder {
         self.op1("tpu.memref_squeeze", &[sliced], ty, Attributes::new())
     }
 
+    /// The first rows and columns of a memref.
+    pub fn first_of(&mut self, memref: Value, shape: &[usize]) -> Value {
+        if self.ty(memref).shape() == shape {
+            return memref;
+        }
+        let zeros: Vec<Value> = shape.iter().map(|_| self.i32(0)).collect();
+        self.slice_memref(memref, &zeros, shape)
+    }
+
     /// Starts a DMA.
     pub fn start(&mut self, copy: Copy) {
         let attributes = Attributes::new().with("operandSegmentSizes", Attr::I32s(vec![1, 0, 1, 1, 0, 0]));
@@ -133,13 +142,23 @@ impl FunctionBuilder {
 
     /// `lhs * rhs^T`, accumulated in f32.
     pub fn matmul(&mut self, lhs: Value, rhs: Value) -> Value {
-        let (&[m, lhs_k], &[n, rhs_k]) = (self.ty(lhs).shape(), self.ty(rhs).shape()) else {
+        self.product(lhs, rhs, DotDimensions::rows_by_rows())
+    }
+
+    /// `lhs * rhs`, accumulated in f32.
+    pub fn matmul_by_columns(&mut self, lhs: Value, rhs: Value) -> Value {
+        self.product(lhs, rhs, DotDimensions::rows_by_columns())
+    }
+
+    fn product(&mut self, lhs: Value, rhs: Value, dimensions: DotDimensions) -> Value {
+        let (&[m, lhs_k], rhs_shape) = (self.ty(lhs).shape(), self.ty(rhs).shape()) else {
             panic!("a product takes two matrices");
         };
-        assert_eq!(lhs_k, rhs_k, "both operands of a product have K columns");
+        let (n, rhs_k) = (rhs_shape[dimensions.rhs_kept[0]], rhs_shape[dimensions.rhs_contracting[0]]);
+        assert_eq!(lhs_k, rhs_k, "both operands of a product have the same K");
         let zero = self.splat(0.0, [m, n]);
         let mut attributes = Attributes::new()
-            .with("dimension_numbers", Attr::Dot(DotDimensions::rows_by_rows()))
+            .with("dimension_numbers", Attr::Dot(dimensions))
             .with("transpose_lhs_hint", false);
         // The MXU rounds wider operands to bf16 unless more passes are requested.
         if *self.ty(lhs).element() == Type::F32 {

@@ -49,8 +49,8 @@ fn along(op: &Op, from: &MemRef, to: &MemRef, dimension: usize, unit: usize, off
         return Vec::new();
     }
     let mut violations = Vec::new();
-    // The last tile may be partly outside the buffer.
-    if !part.is_multiple_of(unit) && part != whole % unit {
+    // The last tile may be partly outside the buffer, and a slice may end with it.
+    if !part.is_multiple_of(unit) && part % unit != whole % unit {
         violations.push(Violation::at(
             Rule::Tiles,
             op,

@@ -1,6 +1,6 @@
 //! The memory map of a TPU kernel, its VMEM budget and its HBM traffic.
 
-use super::{Arithmetic, TpuPlan};
+use super::{Arithmetic, TpuPlan, tile::ROW_UNIT};
 use crate::{
     ScaleGranularity, Strategy,
     device::tpu::{TpuChip, smem_bytes, vmem_bytes},
@@ -70,23 +70,35 @@ fn matrix(
     PlannedBuffer::new(id, space, copies, element, &shape).with_bytes(bytes)
 }
 
+/// Rows of a buffer of codes. With full words of rows its tiles are those that the MXUs take; others are
+/// repacked by every load. A DMA into a part of a buffer must copy whole tiles of HBM, of 8 rows.
+fn rows_of_codes(rows: usize) -> usize {
+    if rows.is_multiple_of(8) { rows.next_multiple_of(ROW_UNIT) } else { rows }
+}
+
 pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
-    let tile = plan.tile;
+    let (tile, given) = (plan.held(), plan.given());
     let (x_type, out_type) = (plan.x_element(), plan.kernel_out().into());
     let mut map = MemoryMap::default();
     let mut push = |id, copies, element, rows, cols| map.push(matrix(id, Vmem, copies, element, rows, cols));
     if let Some(pipeline) = plan.weight_pipeline {
-        push(BufferId::X, 1, x_type, tile.m, tile.k);
+        push(BufferId::X, 1, x_type, rows_of_codes(tile.m), tile.k);
         let (stages, columns) = match pipeline.is_resident {
-            true => (1, plan.padded.n),
+            true => (1, rows_of_codes(given.n)),
             false => (pipeline.stages, pipeline.columns),
         };
         push(BufferId::WQ, stages, F8E4M3, columns, tile.k);
-        push(BufferId::Out, 1, out_type, tile.m, plan.padded.n);
+        push(BufferId::Out, 1, out_type, tile.m, given.n);
     } else if let Some(pipeline) = plan.row_pipeline {
-        push(BufferId::X, pipeline.stages, x_type, tile.m, tile.k);
-        push(BufferId::WQ, 1, F8E4M3, tile.n, tile.k);
-        push(BufferId::Out, plan.grid.m.min(DOUBLE_BUFFERED), out_type, tile.m, tile.n);
+        push(BufferId::X, pipeline.stages, x_type, rows_of_codes(tile.m), tile.k);
+        push(BufferId::WQ, 1, F8E4M3, rows_of_codes(tile.n), tile.k);
+        push(BufferId::Out, pipeline.stages.min(DOUBLE_BUFFERED), out_type, tile.m, tile.n);
+        if plan.grid.m > 1 {
+            let rows = plan.short_rows();
+            push(BufferId::XShort, 1, x_type, rows_of_codes(rows), tile.k);
+            push(BufferId::XScaleShort, 1, F32, plan.k_blocks(), rows);
+            push(BufferId::OutShort, 1, out_type, rows, tile.n);
+        }
     } else {
         push(BufferId::X, DOUBLE_BUFFERED, x_type, tile.m, tile.k);
         push(BufferId::WQ, DOUBLE_BUFFERED, F8E4M3, tile.n, tile.k);
@@ -106,11 +118,20 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
     if plan.quantizes_x() && plan.arithmetic == Arithmetic::Fp8 {
         push(BufferId::XQ, kept, F8E4M3, tile.m, tile.k);
     }
-    if plan.arithmetic == Arithmetic::Dequantized {
-        if plan.problem.x.granularity().is_some() {
-            push(BufferId::XBf16, kept, Bf16, tile.m, tile.k);
+    if plan.row_pipeline.is_some() && plan.arithmetic == Arithmetic::Dequantized {
+        let first = if plan.grid.m > 1 { plan.short_rows() } else { plan.row_blocks()[0].1 };
+        let chunks = first.div_ceil(plan.chunk.0).max(DOUBLE_BUFFERED);
+        push(BufferId::XBf16, chunks, Bf16, plan.tile.k, plan.chunk.0);
+        if plan.keeps_dequantized_w() {
+            push(BufferId::WBf16, 1, Bf16, plan.tile.n, plan.tile.k);
+        } else {
+            push(BufferId::WBf16, DOUBLE_BUFFERED, Bf16, plan.chunk.1, plan.tile.k);
         }
-        push(BufferId::WBf16, plan.dequantized_chunks(), Bf16, plan.chunk.1, tile.k);
+    } else if plan.arithmetic == Arithmetic::Dequantized {
+        if plan.problem.x.granularity().is_some() {
+            push(BufferId::XBf16, kept, Bf16, tile.m, plan.tile.k);
+        }
+        push(BufferId::WBf16, plan.dequantized_chunks(), Bf16, plan.chunk.1, plan.tile.k);
     }
     map
 }
@@ -147,7 +168,7 @@ fn x_scale_lanes(plan: &TpuPlan) -> Option<PlannedBuffer> {
     let is_vector = plan.problem.x.granularity() == Some(ScaleGranularity::Token);
     let reused = plan.weight_pipeline.is_some() && plan.arithmetic == Arithmetic::Fp8;
     let width = plan.problem.quant_block.size().min(plan.chunk.1);
-    let shape = [plan.k_blocks(), plan.tile.m, width];
+    let shape = [plan.k_blocks(), plan.held().m, width];
     let bytes = vmem_bytes(&shape, 8 * F32.bytes());
     (is_vector && reused)
         .then(|| PlannedBuffer::new(BufferId::XScaleLanes, Vmem, 1, F32, &shape).with_bytes(bytes))

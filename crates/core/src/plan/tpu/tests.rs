@@ -204,14 +204,14 @@ fn absurd_sizes_are_refused_at_once() {
         let error = TpuPlan::new(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Auto).unwrap_err();
         let sentence = error.to_string();
         assert!(sentence.starts_with("strategy strip needs ") && !sentence.contains('\n'), "{sentence}");
-        assert!(TpuPlan::candidates(&problem, chip("tpu7x"), Strategy::Strip).is_empty());
+        assert_eq!(TpuPlan::candidates(&problem, chip("tpu7x"), Strategy::Strip), []);
     }
 }
 
-/// Where the compiler pipelines tiles, it clips the last ones; operands are padded only where the kernel
-/// copies.
+/// Where the compiler pipelines tiles, it clips the last ones, and DMAs of the kernel end where operands do.
+/// Only weights that it copies in equal parts are padded.
 #[test]
-fn operands_of_tiles_that_the_compiler_pipelines_are_not_padded() {
+fn operands_are_not_padded() {
     let plan_of = |shape: &str, tile| {
         let problem: Problem = shape.parse().unwrap();
         TpuPlan::with_tile(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Large, tile).unwrap()
@@ -221,9 +221,14 @@ fn operands_of_tiles_that_the_compiler_pipelines_are_not_padded() {
     assert_eq!((pipelined.given().m, pipelined.padded.m, pipelined.padding_cycles()), (1027, 1536, 0.0));
     let columns = plan_of("1024x1900x2048:128", tile);
     assert_eq!((columns.given().n, columns.padded.n, columns.padding_cycles()), (1900, 2048, 0.0));
-    let streamed = plan_of("1027x1024x2048:128", Dims { m: 1056, ..tile });
-    assert_eq!((streamed.given().m, streamed.padded.m), (1056, 1056));
-    assert!(streamed.padding_cycles() > 0.0);
+    let streamed = plan_of("1027x1000x2000:128", Dims { m: 1056, ..tile });
+    assert!(streamed.weight_pipeline.unwrap().is_resident);
+    assert_eq!((streamed.held(), streamed.padding_cycles()), (Dims { m: 1027, n: 1000, k: 2000 }, 0.0));
+    assert_eq!(streamed.weight_blocks().iter().map(|(_, columns)| columns).sum::<usize>(), 1000);
+    assert_eq!((streamed.block_length(0), streamed.block_length(15)), (128, 80));
+    let parts = plan_of("16x1900x65536:128", Dims { m: 16, n: 128, k: 65_536 });
+    assert_eq!((parts.given().n, parts.padded.n), (1920, 1920));
+    assert!(parts.padding_cycles() > 0.0);
 }
 
 #[test]
@@ -260,23 +265,28 @@ fn few_rows_take_smaller_stages_or_none_where_k_is_long() {
 }
 
 #[test]
-fn few_columns_with_a_scale_per_row_keep_weights_and_stream_rows() {
+fn weights_that_fit_stay_while_rows_stream() {
     let token = |shape: &str| {
         let problem: Problem = shape.parse().unwrap();
         let problem = problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token));
         TpuPlan::new(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Auto).unwrap()
     };
-    for shape in ["217x128x4096:128", "1024x256x2880:128", "6144x192x2048:128", "16384x384x4096:128"] {
+    for shape in ["217x128x4096:128", "1024x256x2880:128", "6145x192x2048:128", "16384x384x4096:128"] {
         let plan = token(shape);
         let pipeline = plan.row_pipeline.unwrap();
-        assert_eq!((plan.arithmetic, plan.weight_pipeline), (Arithmetic::Fp8, None), "{shape}");
+        let dequantizes = plan.tile.n > 128;
+        assert_eq!(plan.arithmetic == Arithmetic::Dequantized, dequantizes, "{shape}");
+        assert_eq!(plan.weight_pipeline, None, "{shape}");
         let rows: usize = plan.row_blocks().iter().map(|&(_, rows)| rows).sum();
-        assert_eq!(rows, plan.tile.m, "{shape}");
+        assert_eq!(rows, plan.held().m, "{shape}");
+        let whole = if plan.grid.m > 1 { (plan.grid.m - 1) * plan.tile.m } else { 0 };
+        assert_eq!(whole + plan.short_rows(), plan.problem.m, "{shape}");
+        assert_eq!(plan.padding_cycles(), 0.0, "{shape}");
         assert!(pipeline.stages <= plan.grid.m, "{shape}");
         let value = serde_json::to_value(&plan).unwrap();
         assert_eq!(TpuPlan::deserialize(value).unwrap(), plan, "{shape}");
     }
-    assert_eq!(token("4096x2048x2048:128").row_pipeline, None);
+    assert_eq!(token("4096x8192x8192:128").row_pipeline, None);
     assert_eq!(token("64x128x4096:128").row_pipeline, None);
     let plan = token("16384x384x4096:128");
     assert!(plan.grid.m > plan.row_pipeline.unwrap().stages, "the pipeline turns: {}", plan.tile);

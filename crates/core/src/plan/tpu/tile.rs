@@ -244,6 +244,9 @@ pub(super) fn drain(rows: usize) -> f64 {
     if rows <= FEW_ROWS { 250.0 } else { 450.0 }
 }
 
+/// The same for a grid step of a kernel whose operands the compiler pipelines.
+const DRAIN_STEP: f64 = 620.0;
+
 /// Rows that keep an MXU busy while the next weights are loaded into it.
 fn busy_rows(plan: &TpuPlan) -> usize {
     let half_blocks = plan.arithmetic == Arithmetic::Fp8 && plan.problem.quant_block.size() < CHUNK;
@@ -299,7 +302,9 @@ fn exposed_preparation(plan: &TpuPlan) -> f64 {
     let first_rows = preparation * plan.chunk.0.min(plan.tile.m) as f64 / plan.tile.m as f64;
     let first_slice = first_rows * K_SLICE.min(plan.tile.k) as f64 / plan.tile.k as f64;
     let beside = mxu_cycles(plan, plan.tile.n.min(plan.columns_by_row() * plan.chunk.1));
-    (preparation - first_slice - beside).max(0.0) + first_slice
+    // With few columns, repeating scales competes with the matmuls to the end.
+    let competes = if plan.tile.n < COLUMNS_BY_ROW * CHUNK { 0.25 * preparation } else { 0.0 };
+    (preparation - first_slice - beside).max(competes) + first_slice
 }
 
 fn token_scales(plan: &TpuPlan) -> bool {
@@ -330,7 +335,7 @@ fn stepped_cycles(plan: &TpuPlan) -> ModelledCycles {
     let out = copy(tile.m * tile.n * plan.kernel_out().bytes());
     let x_loads = if plan.grid.k == 1 { x_strip / plan.grid.n as f64 } else { x_strip };
     let copies = w_strip + out / plan.grid.k as f64 + x_loads;
-    let step = (work + drain(usize::MAX)).max(copies);
+    let step = (work + DRAIN_STEP).max(copies);
     let total = plan.steps() as f64 * step + x_strip + w_strip + 2.0 * out + 3.0 * latency;
     ModelledCycles { unrolled: products, total }
 }

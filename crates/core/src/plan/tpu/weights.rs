@@ -24,7 +24,7 @@ pub(super) fn rows_ahead(plan: &TpuPlan, columns: usize) -> usize {
     let arrives = (columns * plan.tile.k) as f64 / plan.chip.rates.hbm_bytes_per_cycle();
     let per_row = preparing_x(plan).max(1.0) / plan.tile.m as f64;
     let chunks = (arrives / (per_row * plan.chunk.0 as f64)).round().max(1.0);
-    (chunks as usize).saturating_mul(plan.chunk.0).min(plan.tile.m)
+    (chunks as usize).saturating_mul(plan.chunk.0).min(plan.held().m)
 }
 
 /// Cycles of a kernel with x in VMEM that takes the weights of a step in the given blocks.
@@ -137,7 +137,8 @@ pub(super) fn cut(plan: &mut TpuPlan) {
             }
         }
     }
-    let stages = blocks(n, best.1).len();
+    plan.weight_pipeline = Some(best.1);
+    let stages = plan.weight_blocks().len();
     plan.weight_pipeline = Some(WeightPipeline { stages, ..best.1 });
 }
 

@@ -15,9 +15,9 @@ use crate::{
 /// What the module around a kernel passes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
-    /// Activations, padded to whole tiles.
+    /// Activations, in the extents that the plan gives.
     X,
-    /// Weight codes, padded to whole tiles.
+    /// Weight codes, likewise.
     W,
     /// Weight scales, one row per block of rows.
     WScale,
@@ -175,8 +175,8 @@ impl<'p> Frame<'p> {
 
     /// The result in HBM: the kernel stores its tiles.
     pub(crate) fn out_in_hbm(&mut self) -> Value {
-        let padded = self.plan.padded;
-        self.unmoved(BufferId::Out, &[padded.m, padded.n])
+        let given = self.plan.given();
+        self.unmoved(BufferId::Out, &[given.m, given.n])
     }
 
     fn unmoved(&mut self, id: BufferId, shape: &[usize]) -> Value {

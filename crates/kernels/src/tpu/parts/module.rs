@@ -2,7 +2,7 @@
 //! result.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use octile_core::{ActivationKind, Strategy, plan::tpu::TpuPlan};
+use octile_core::{ActivationKind, ScaleGranularity, Strategy, plan::tpu::TpuPlan};
 use octile_mosaic::{Attr, Attributes, FunctionBuilder, Module, Type, Value, Visibility};
 use serde_json::json;
 
@@ -75,7 +75,22 @@ fn x_scale(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments) -> Value {
         (_, Some(scale)) => scale,
         (_, None) => panic!("a kernel without activation scales takes none"),
     };
-    hlo.pad(scale, &[plan.grid.m * rows, plan.grid.k * cols])
+    let scale =
+        if plan.row_pipeline.is_some() && plan.problem.x.granularity() == Some(ScaleGranularity::Block) {
+            repeated(hlo, scale, qb.size(), plan.given().m)
+        } else {
+            scale
+        };
+    let all_rows = if plan.row_pipeline.is_some() { plan.given().m } else { plan.grid.m * rows };
+    hlo.pad(scale, &[all_rows, plan.grid.k * cols])
+}
+
+/// Repeats the scales of blocks for each of their rows.
+fn repeated(hlo: &mut Hlo<'_>, scale: Value, rows: usize, all_rows: usize) -> Value {
+    let &[blocks, cols] = hlo.0.ty(scale).shape() else { panic!("scales are a matrix") };
+    let scale = hlo.broadcast(scale, &[0, 2], &[blocks, rows, cols]);
+    let scale = hlo.reshape(scale, &[blocks * rows, cols]);
+    hlo.take(scale, &[all_rows, cols])
 }
 
 /// Regroups scales into one small matrix per tile, which a DMA addresses by its leading dimensions.

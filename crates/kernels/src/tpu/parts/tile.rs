@@ -12,6 +12,9 @@ use super::{
 };
 use crate::stablehlo::float;
 
+/// Lanes of a vector register. A matmul masks an operand that is no multiple of them.
+pub(crate) const LANES: usize = 128;
+
 /// A matrix inside a memref.
 #[derive(Clone)]
 pub(crate) struct Buffer {
@@ -64,7 +67,7 @@ pub(crate) struct Tile {
 impl Tile {
     /// Adds the tile's products to an accumulator, chunk by chunk.
     pub(crate) fn accumulate(&self, b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
-        for chunk in Chunk::cover(plan, (0, plan.tile.n)) {
+        for chunk in Chunk::cover(plan, (0, plan.held().n)) {
             for Part { at, value } in self.sum(b, plan, chunk) {
                 let so_far = acc.load(b, at, shape_of(b, value));
                 let sum = b.addf(so_far, value);
@@ -89,8 +92,9 @@ impl Tile {
     fn products(&self, b: &mut FunctionBuilder, plan: &TpuPlan, chunk: Chunk, k_block: usize) -> Vec<Part> {
         let qb = plan.problem.quant_block.size();
         let Chunk { row, col, rows, cols, .. } = chunk;
-        let x = self.x.load(b, (row, k_block * qb), (rows, qb));
-        let w = self.w.load(b, (col - self.w_begins, k_block * qb), (cols, qb));
+        let length = plan.block_length(k_block);
+        let x = self.x.load(b, (row, k_block * qb), (rows, length));
+        let w = self.w.load(b, (col - self.w_begins, k_block * qb), (cols, length));
         let w = match (plan.arithmetic, b.ty(x).element()) {
             (Arithmetic::Widened, &Type::Float(wide)) => b.to_float(w, wide),
             _ => w,
@@ -98,16 +102,22 @@ impl Tile {
         let product = b.matmul(x, w);
         let x_scale = self.x_scale.as_ref().map(|scales| scales.get(b, row, rows, k_block));
         // Columns of different weight blocks have different scales.
-        let width = cols.min(qb);
         let part = |offset: usize| {
             let at = (row, col + offset);
+            let width = qb.min(cols - offset);
             let value = b.slice(product, &[0, offset], &[rows, width]);
             let w_scale = self.w_scale.get(b, at.1, width, k_block);
-            let scale = x_scale.map_or(w_scale, |x_scale| times(b, x_scale, w_scale));
+            let scale = match x_scale {
+                None => w_scale,
+                Some(x_scale) => {
+                    let x_scale = first_lanes(b, x_scale, width);
+                    times(b, x_scale, w_scale)
+                }
+            };
             let value = scaled(b, value, scale);
             Part { at, value }
         };
-        (0..cols).step_by(width).map(part).collect()
+        (0..cols).step_by(qb).map(part).collect()
     }
 }
 
@@ -143,10 +153,18 @@ impl Chunk {
     pub(crate) fn cover_by_row(plan: &TpuPlan, (first, columns): (usize, usize), by_row: usize) -> Vec<Self> {
         let (rows, cols) = plan.chunk;
         let mut chunks = Vec::new();
-        for (column, col) in (first..first + columns).step_by(cols).enumerate() {
-            let cols = cols.min(first + columns - col);
-            for row in (0..plan.tile.m).step_by(rows) {
-                let rows = rows.min(plan.tile.m - row);
+        let end = first + columns;
+        let mut starts: Vec<usize> = (first..end).step_by(cols).collect();
+        // Columns of codes that do not fill the lanes have a matmul of their own, because it masks weights.
+        let ragged = end / LANES * LANES;
+        if plan.arithmetic == Arithmetic::Fp8 && ragged < end && ragged > starts[starts.len() - 1] {
+            starts.push(ragged);
+        }
+        for (column, &col) in starts.iter().enumerate() {
+            let next = starts.get(column + 1).copied().unwrap_or(end);
+            let cols = next - col;
+            for row in (0..plan.held().m).step_by(rows) {
+                let rows = rows.min(plan.held().m - row);
                 chunks.push(Self { row, col, rows, cols, column });
             }
         }
@@ -166,16 +184,24 @@ pub(crate) fn shape_of(b: &FunctionBuilder, matrix: Value) -> (usize, usize) {
     }
 }
 
+/// A scale per row that is repeated along more lanes than a block has.
+fn first_lanes(b: &mut FunctionBuilder, scale: Value, width: usize) -> Value {
+    match b.ty(scale).shape() {
+        &[rows, lanes] if lanes > width => b.slice(scale, &[0, 0], &[rows, width]),
+        _ => scale,
+    }
+}
+
 /// Zeroes an accumulator.
 pub(crate) fn zero(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
-    let tile = plan.tile;
+    let tile = plan.held();
     let zeros = b.splat(0.0, [tile.m, tile.n]);
     acc.store(b, zeros, (0, 0));
 }
 
 /// Converts an accumulator to the type of the result and stores it.
 pub(crate) fn write_out(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer, out: &Buffer) {
-    let tile = plan.tile;
+    let tile = plan.held();
     let sum = acc.load(b, (0, 0), (tile.m, tile.n));
     let result = b.to_float(sum, float(plan.kernel_out()));
     out.store(b, result, (0, 0));
@@ -192,10 +218,11 @@ fn quantize(b: &mut FunctionBuilder, plan: &TpuPlan, x: &Buffer, x_scale: &Scale
 /// Visits the quantization blocks of a tile of x: position, shape, k-block.
 fn for_each_block(plan: &TpuPlan, mut visit: impl FnMut((usize, usize), (usize, usize), usize)) {
     let qb = plan.problem.quant_block.size();
-    for row in (0..plan.tile.m).step_by(qb) {
-        let rows = qb.min(plan.tile.m - row);
+    let all_rows = plan.held().m;
+    for row in (0..all_rows).step_by(qb) {
+        let rows = qb.min(all_rows - row);
         for k_block in 0..plan.k_blocks() {
-            visit((row, k_block * qb), (rows, qb), k_block);
+            visit((row, k_block * qb), (rows, plan.block_length(k_block)), k_block);
         }
     }
 }

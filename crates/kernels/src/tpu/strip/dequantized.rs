@@ -12,13 +12,13 @@ use crate::tpu::{
     parts::{
         frame::{Along, Frame, GridOrder, Operand},
         scales::{Scales, scaled},
-        tile::{Buffer, Chunk, Part, quantized_block},
+        tile::{Buffer, Chunk, LANES, Part, quantized_block, shape_of},
     },
 };
 
 pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     let mut f = Frame::new(plan, GridOrder::AnyTile);
-    let size = plan.tile;
+    let size = plan.held();
 
     // Scales and windows as for strips of codes, and bf16 buffers.
     let mut scales = PrefetchedScales::declare(&mut f);
@@ -87,11 +87,13 @@ impl Weights<'_> {
     ) {
         let qb = plan.problem.quant_block.size();
         for row in (0..chunk.cols).step_by(qb) {
-            for k_block in k / qb..(k + length) / qb {
-                let codes = self.codes.load(b, (chunk.col - self.begins + row, k_block * qb), (qb, qb));
-                let scale = self.scale.get(b, chunk.col + row, qb, k_block);
+            let rows = qb.min(chunk.cols - row);
+            for k_block in k / qb..(k + length).div_ceil(qb) {
+                let shape = (rows, plan.block_length(k_block));
+                let codes = self.codes.load(b, (chunk.col - self.begins + row, k_block * qb), shape);
+                let scale = self.scale.get(b, chunk.col + row, rows, k_block);
                 let values = dequantized(b, codes, scale);
-                to.store(b, values, (row, k_block * qb));
+                store_block(b, to, values, (row, k_block * qb), (qb, qb));
             }
         }
     }
@@ -118,8 +120,7 @@ pub(super) fn multiply(
     for chunk in by_column {
         let w_bf16 = weights.dequantized(b, plan, chunk, (0, plan.tile.k));
         let lhs = x.rows(b, plan, chunk.row, chunk.rows);
-        let rhs = w_bf16.load(b, (0, 0), (chunk.cols, plan.tile.k));
-        let value = b.matmul(lhs, rhs);
+        let value = times_weights(b, lhs, &w_bf16, 0, chunk.cols);
         put(b, Part { at: (chunk.row, chunk.col), value });
     }
 }
@@ -139,8 +140,7 @@ fn multiply_slices(
         for (chunk, sum) in chunks.iter().zip(&mut sums) {
             let w_bf16 = weights.dequantized(b, plan, chunk, slice);
             let lhs = x.slice(b, plan, (chunk.row, chunk.rows), slice);
-            let rhs = w_bf16.load(b, (0, slice.0), (chunk.cols, slice.1));
-            let product = b.matmul(lhs, rhs);
+            let product = times_weights(b, lhs, &w_bf16, slice.0, chunk.cols);
             *sum = Some(sum.map_or(product, |sum| b.addf(sum, product)));
         }
     }
@@ -150,7 +150,30 @@ fn multiply_slices(
     }
 }
 
-fn dequantized(b: &mut FunctionBuilder, codes: Value, scale: Value) -> Value {
+/// Stores a dequantized block. A short one is followed by zeros, so that matmuls need no masks.
+pub(super) fn store_block(
+    b: &mut FunctionBuilder,
+    to: &Buffer,
+    values: Value,
+    at: (usize, usize),
+    whole: (usize, usize),
+) {
+    if shape_of(b, values) != whole {
+        let zeros = b.splat_of(0.0, [whole.0, whole.1], Float::Bf16);
+        to.store(b, zeros, at);
+    }
+    to.store(b, values, at);
+}
+
+/// Multiplies rows with some columns of dequantized weights, from column `k` of both on.
+fn times_weights(b: &mut FunctionBuilder, lhs: Value, weights: &Buffer, k: usize, cols: usize) -> Value {
+    let (rows, length) = shape_of(b, lhs);
+    let rhs = weights.load(b, (0, k), (cols.next_multiple_of(LANES), length));
+    let product = b.matmul(lhs, rhs);
+    b.slice(product, &[0, 0], &[rows, cols])
+}
+
+pub(super) fn dequantized(b: &mut FunctionBuilder, codes: Value, scale: Value) -> Value {
     let wide = b.to_float(codes, Float::F32);
     let value = scaled(b, wide, scale);
     b.to_float(value, Float::Bf16)
@@ -193,7 +216,7 @@ impl XStrip {
 
     /// Whether all rows are dequantized already.
     pub(super) fn is_prepared(&self, plan: &TpuPlan) -> bool {
-        self.ready == plan.tile.m
+        self.ready == plan.held().m
     }
 
     /// Loads rows in bf16, after dequantizing them if no matmul needed them before.
@@ -203,7 +226,7 @@ impl XStrip {
             self.ready = row + rows;
         }
         let values = self.bf16.as_ref().unwrap_or(&self.given);
-        values.load(b, (row, 0), (rows, plan.tile.k))
+        values.load(b, (row, 0), (rows, self.length(plan, (0, plan.tile.k))))
     }
 
     /// Loads a slice along K of rows in bf16, after dequantizing it if no matmul needed it before. Slices of
@@ -216,16 +239,21 @@ impl XStrip {
         (k, length): (usize, usize),
     ) -> Value {
         let qb = plan.problem.quant_block.size();
-        let (first, last) = (k / qb, (k + length) / qb);
+        let last = (k + length).div_ceil(qb);
         if row + rows > self.ready && last > self.ready_blocks {
-            self.dequantize_blocks(b, plan, (row, rows), first..last);
+            self.dequantize_blocks(b, plan, (row, rows), k / qb..last);
             self.ready_blocks = last;
             if last == plan.k_blocks() {
                 (self.ready, self.ready_blocks) = (row + rows, 0);
             }
         }
         let values = self.bf16.as_ref().unwrap_or(&self.given);
-        values.load(b, (row, k), (rows, length))
+        values.load(b, (row, k), (rows, self.length(plan, (k, length))))
+    }
+
+    /// Length of a slice in the buffer that is multiplied: x that is bf16 already ends with K.
+    fn length(&self, plan: &TpuPlan, (k, length): (usize, usize)) -> usize {
+        if self.bf16.is_some() { length } else { length.min(plan.held().k - k) }
     }
 
     /// Dequantizes rows, after quantizing them where the kernel does that.
@@ -246,8 +274,8 @@ impl XStrip {
         };
         let qb = plan.problem.quant_block.size();
         for row in (first..first + rows).step_by(qb) {
-            let shape = (qb.min(first + rows - row), qb);
             for k_block in k_blocks.clone() {
+                let shape = (qb.min(first + rows - row), plan.block_length(k_block));
                 let at = (row, k_block * qb);
                 let codes = if plan.quantizes_x() {
                     quantized_block(b, &self.given, scale, at, shape, k_block)
@@ -256,7 +284,7 @@ impl XStrip {
                 };
                 let scale = scale.get(b, row, shape.0, k_block);
                 let values = dequantized(b, codes, scale);
-                bf16.store(b, values, at);
+                store_block(b, bf16, values, at, (shape.0, qb));
             }
         }
     }

@@ -107,11 +107,11 @@ pub(super) fn kernel(plan: &TpuPlan, pipeline: WeightPipeline) -> KernelModule {
     // Multiply one weight block after another. The first step dequantizes the rest of x beside its first
     // matmuls.
     let computed = Computed { x_scale, x_q, x_strip, w_bf16 };
-    if x_bf16.is_some() && plan.rows_ahead() < plan.tile.m && plan.grid.n > 1 {
+    if x_bf16.is_some() && plan.rows_ahead() < plan.held().m && plan.grid.n > 1 {
         b.when_equal(n, 0, |b| operands.step(b, computed.clone(), n));
         let first = b.i32(0);
         let later = b.cmpi(IntPredicate::Sgt, n, first);
-        let x_strip = computed.x_strip.clone().prepared(plan.tile.m);
+        let x_strip = computed.x_strip.clone().prepared(plan.held().m);
         b.when(later, |b| operands.step(b, Computed { x_strip, ..computed }, n));
     } else {
         operands.step(b, computed, n);
@@ -123,13 +123,13 @@ pub(super) fn kernel(plan: &TpuPlan, pipeline: WeightPipeline) -> KernelModule {
 }
 
 fn declare<'p>(f: &mut Frame<'p>, pipeline: WeightPipeline) -> Operands<'p> {
-    let (plan, padded) = (f.plan, f.plan.padded);
+    let (plan, given) = (f.plan, f.plan.given());
     let (w_rows, k_blocks) = plan.w_scale_tile();
     let (x_rows, _) = plan.x_scale_tile();
     let x_scale_id = plan.x_scale().map(|buffer| buffer.id);
 
-    let x = f.in_hbm(Operand::X, BufferId::X, &[padded.m, padded.k]);
-    let w = f.in_hbm(Operand::W, BufferId::WQ, &[padded.n, padded.k]);
+    let x = f.in_hbm(Operand::X, BufferId::X, &[given.m, given.k]);
+    let w = f.in_hbm(Operand::W, BufferId::WQ, &[given.n, given.k]);
     let w_scale = f.in_hbm(Operand::WScale, BufferId::WScale, &[plan.grid.n * w_rows, k_blocks]);
     let x_scale = x_scale_id.map(|id| f.in_hbm(Operand::XScale, id, &[x_rows, k_blocks]));
     let out = f.out_in_hbm();
@@ -155,7 +155,8 @@ impl Operands<'_> {
 
     /// The DMA of a whole array.
     fn whole(&self, b: &mut FunctionBuilder, array: HbmAndChip, lane: Lane) -> Copy {
-        Copy { source: array.hbm, target: array.chip, semaphore: self.semaphore(b, lane) }
+        let shape = b.ty(array.hbm).shape().to_vec();
+        Copy { source: array.hbm, target: b.first_of(array.chip, &shape), semaphore: self.semaphore(b, lane) }
     }
 
     /// Where the block begins in its stage. Blocks of different sizes lie one after another in one stage.
@@ -171,7 +172,7 @@ impl Operands<'_> {
         (stage, begins): (Value, usize),
         semaphore: Value,
     ) -> Copy {
-        let k = self.plan.padded.k;
+        let k = self.plan.given().k;
         let (zero, lane) = (b.i32(0), b.i32(Lane::Stages as usize));
         let lane = b.addi(semaphore, lane);
         let begins = b.i32(self.begins_in_stage(begins));
@@ -339,7 +340,7 @@ impl Operands<'_> {
     }
 
     fn out_columns(&self, b: &mut FunctionBuilder, col: Value, columns: usize) -> Copy {
-        let (shape, zero) = ([self.plan.padded.m, columns], b.i32(0));
+        let (shape, zero) = ([self.plan.given().m, columns], b.i32(0));
         Copy {
             source: b.slice_memref(self.out.chip, &[zero, col], &shape),
             target: b.slice_memref(self.out.hbm, &[zero, col], &shape),
@@ -357,7 +358,7 @@ impl Operands<'_> {
             }
             return;
         }
-        let blocks = self.plan.padded.n / self.pipeline.columns;
+        let blocks = self.plan.given().n / self.pipeline.columns;
         let (from, to) = (b.i32(0), b.i32(blocks));
         b.for_each("piece", from, to, |b, block| {
             let columns = b.i32(self.pipeline.columns);

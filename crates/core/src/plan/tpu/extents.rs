@@ -1,0 +1,117 @@
+//! Extents of what a plan moves and multiplies: operands, tiles, blocks, slices.
+
+use super::{Arithmetic, DOUBLE_BUFFERED, Dims, TpuPlan, rows, tile, weights};
+use crate::{ScaleGranularity, Strategy};
+
+impl TpuPlan {
+    /// Chunks of dequantized weight columns in VMEM: the VPU works on one while the MXUs read another. With a
+    /// scale per row of x there are more of them: see [`Self::columns_by_row`].
+    pub fn dequantized_chunks(&self) -> usize {
+        self.columns_by_row().max(DOUBLE_BUFFERED)
+    }
+
+    /// Chunks of the first columns after x has arrived that are multiplied row by row, and slice by slice
+    /// along K; the others are multiplied column by column. Repeating the scales of rows along the lanes
+    /// takes as long as the matmuls of two chunks of columns, so a step that prepares x does it beside the
+    /// matmuls of several.
+    pub fn columns_by_row(&self) -> usize {
+        let repeats_scales = self.arithmetic == Arithmetic::Dequantized
+            && self.problem.x.granularity() == Some(ScaleGranularity::Token);
+        if !repeats_scales || self.keeps_quantized_x {
+            return 0;
+        }
+        match self.weight_blocks().first() {
+            Some((_, columns)) => columns.div_ceil(self.chunk.1).min(DOUBLE_BUFFERED),
+            None => self.tile.n.div_ceil(self.chunk.1).min(tile::COLUMNS_BY_ROW),
+        }
+    }
+
+    /// Extents of the operands and of the result as the kernel is given them: as they are, wherever no tile
+    /// has to end outside of them. Where the compiler pipelines tiles, the last ones along M and N may: only
+    /// what is inside is moved, and the rest is never read from HBM nor stored. Several tiles along K are
+    /// padded, because garbage would be added up; so are weights that the kernel's own DMAs take in equal
+    /// parts.
+    pub fn given(&self) -> Dims {
+        if self.strategy != Strategy::Strip {
+            return self.padded;
+        }
+        let equal_columns = self.weight_pipeline.is_some_and(|pipeline| !pipeline.is_resident);
+        Dims {
+            m: self.problem.m,
+            n: if equal_columns { self.padded.n } else { self.problem.n },
+            k: if self.grid.k > 1 { self.padded.k } else { self.problem.k },
+        }
+    }
+
+    /// Extents of a tile in VMEM: where one tile covers a dimension, it ends where the operands do.
+    pub fn held(&self) -> Dims {
+        let (tile, given) = (self.tile, self.given());
+        Dims { m: tile.m.min(given.m), n: tile.n.min(given.n), k: tile.k.min(given.k) }
+    }
+
+    /// Columns of x and w in a k-block of a tile; the last block may be shorter.
+    pub fn block_length(&self, k_block: usize) -> usize {
+        let qb = self.problem.quant_block.size();
+        qb.min(self.held().k - k_block * qb)
+    }
+
+    /// Slices along K, first column and length, of columns that are multiplied row by row.
+    pub fn k_slices(&self) -> Vec<(usize, usize)> {
+        let k = self.tile.k;
+        (0..k).step_by(tile::K_SLICE).map(|first| (first, tile::K_SLICE.min(k - first))).collect()
+    }
+
+    /// Rows of a tile that share an activation scale; a tile may be shorter than a quantization block.
+    pub fn x_scale_rows(&self) -> usize {
+        match self.problem.x.granularity() {
+            _ if self.row_pipeline.is_some() => 1,
+            Some(ScaleGranularity::Token) => 1,
+            _ => self.problem.quant_block.size().min(self.tile.m),
+        }
+    }
+
+    /// Activation scales of one tile: rows and k-blocks.
+    pub fn x_scale_tile(&self) -> (usize, usize) {
+        (self.held().m.div_ceil(self.x_scale_rows()), self.k_blocks())
+    }
+
+    /// Weight scales of one tile: rows and k-blocks.
+    pub fn w_scale_tile(&self) -> (usize, usize) {
+        (self.held().n.div_ceil(self.problem.quant_block.size()), self.k_blocks())
+    }
+
+    /// Whether a kernel with a pipeline of rows dequantizes its weights once, for several blocks of rows.
+    pub fn keeps_dequantized_w(&self) -> bool {
+        self.arithmetic == Arithmetic::Dequantized && self.grid.m * self.row_blocks().len() > 1
+    }
+
+    /// Rows of the first step of a pipeline of rows: the last ones, as many as whole blocks leave over.
+    pub fn short_rows(&self) -> usize {
+        self.problem.m - (self.grid.m - 1) * self.tile.m
+    }
+
+    /// Weight blocks of one grid step, or of the first one with a pipeline of rows, each with a DMA of its
+    /// own: first column and number of columns. `[]` where the compiler pipelines the weights.
+    pub fn weight_blocks(&self) -> Vec<(usize, usize)> {
+        if self.row_pipeline.is_some() {
+            return rows::weight_blocks(self);
+        }
+        self.weight_pipeline.map_or(Vec::new(), |pipeline| {
+            let blocks = weights::blocks(self.tile.n, pipeline).into_iter();
+            let columns = self.held().n;
+            let inside = blocks.filter(|&(begins, _)| begins < columns);
+            inside.map(|(begins, size)| (begins, size.min(columns - begins))).collect()
+        })
+    }
+
+    /// Blocks of rows of one grid step, each with a DMA of its own: first row and number of rows. `[]`
+    /// without a pipeline of rows.
+    pub fn row_blocks(&self) -> Vec<(usize, usize)> {
+        self.row_pipeline.map_or(Vec::new(), |_| rows::blocks(self))
+    }
+
+    /// Quantization blocks along K in one tile.
+    pub fn k_blocks(&self) -> usize {
+        self.tile.k / self.problem.quant_block.size()
+    }
+}
