@@ -11,8 +11,9 @@ use serde_json::Value;
 use crate::chart::STYLE;
 
 /// Plots in the documents, which `cargo xtask chart` redraws: a record, and the drawing.
-pub(crate) const PLOTS: [(&str, &str); 2] = [
-    ("bench/record/cpu-tune-judge-2026-11-18.json", "docs/cpu-judge.svg"),
+pub(crate) const PLOTS: [(&str, &str); 3] = [
+    ("bench/record/h200/judge.json", "docs/h200-judge.svg"),
+    ("bench/record/cpu-tune-judge-zen-5-2026-11-19.json", "docs/cpu-judge.svg"),
     ("bench/record/torch-cpu-judge-zen5-2026-11-18.json", "docs/torch-cpu-judge.svg"),
 ];
 
@@ -23,6 +24,9 @@ const TOP: f64 = 56.0;
 const BOTTOM: f64 = 260.0;
 /// Classes of the series, most important first.
 const CLASSES: [&str; 4] = ["octile", "third", "second", "fourth"];
+
+/// Colours of the other series: these are peers of equal weight, which greys would not tell apart.
+const COLOURS: &str = "  .second { fill: #bf8700 } .third { fill: #8250df } .fourth { fill: #1a7f37 }\n";
 
 /// Ratios by what they are relative to: rows of x, and the ratio.
 type Series = BTreeMap<String, Vec<(f64, f64)>>;
@@ -43,25 +47,28 @@ pub(crate) fn render(record: &Path) -> Result<String> {
     if series.is_empty() {
         bail!("{name} has no ratios: expected `results`, `groups` or `shapes` with default_over_best");
     }
-    let title = escaped(record["what"].as_str().unwrap_or("Throughput relative to other libraries"));
+    let title =
+        escaped(record["what"].as_str().unwrap_or("Octile's throughput over that of other libraries"));
+    let machine = escaped(&machine(&record));
     let ratios = || series.values().flatten();
-    let highest = ratios().map(|(_, ratio)| *ratio).fold(1.0, f64::max);
     let rows = ratios().map(|(rows, _)| *rows).fold(2.0, f64::max);
-    let step =
-        [0.25, 0.5, 1.0, 2.0, 5.0, 10.0].into_iter().find(|step| highest / step <= 5.0).unwrap_or(50.0);
-    let steps = (highest / step).ceil();
+    let (lowest, highest) =
+        ratios().fold((1.0, 1.0), |(low, high): (f64, f64), (_, ratio)| (low.min(*ratio), high.max(*ratio)));
+    let ticks = ticks(lowest, highest);
+    let (first, last) = (ticks[0].log2(), ticks[ticks.len() - 1].log2());
     let across = |m: f64| LEFT + 12.0 + (RIGHT - LEFT - 24.0) * m.max(1.0).log2() / rows.log2();
-    let up = |ratio: f64| BOTTOM - (BOTTOM - TOP) * ratio / (steps * step);
+    let up = |ratio: f64| BOTTOM - (BOTTOM - TOP) * (ratio.log2() - first) / (last - first);
     let height = BOTTOM + 44.0 + 18.0 * series.len() as f64;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-         aria-label=\"{title}\">\n<style>{STYLE}</style>\n<text class=\"strong\" x=\"8\" y=\"20\">{title}</text>\n\
-         <text class=\"small\" x=\"8\" y=\"40\">Ratio by rows of x (M), one point per shape; higher is better</text>\n"
+         aria-label=\"{title}\">\n<style>{STYLE}{COLOURS}</style>\n<text class=\"strong\" x=\"8\" y=\"20\">{title}</text>\n\
+         <text class=\"small\" x=\"8\" y=\"40\">{machine}Ratio by rows of x (M), one point per shape; higher is \
+         better</text>\n"
     );
-    for tick in 0..=steps as usize {
-        let ratio = tick as f64 * step;
-        let (y, class) = (up(ratio), if ratio == 1.0 || tick == 0 { "base" } else { "grid" });
-        writeln!(svg, "<path class=\"{class}\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>")?;
+    for ratio in ticks {
+        let (y, class) = (up(ratio), if ratio == 1.0 { "base" } else { "grid" });
+        let bold = if ratio == 1.0 { " stroke-width=\"2\"" } else { "" };
+        writeln!(svg, "<path class=\"{class}\"{bold} d=\"M{LEFT} {y:.1}H{RIGHT}\"/>")?;
         writeln!(svg, "<text class=\"small end\" x=\"{}\" y=\"{:.1}\">{ratio}x</text>", LEFT - 6.0, y + 4.0)?;
     }
     let powers = (0..).map(|power| f64::from(4u32.pow(power))).take_while(|m| *m <= rows);
@@ -102,7 +109,7 @@ fn series(record: &Value) -> Option<Series> {
         let (m, tflops) = (result["m"].as_f64()?, result["tflops"].as_object()?);
         let ours = tflops.get("octile")?.as_f64()?;
         for (name, theirs) in tflops.iter().filter(|(name, _)| *name != "octile") {
-            add(format!("over {name}"), m, ours / theirs.as_f64()?);
+            add(format!("over {}", library(name)), m, ours / theirs.as_f64()?);
         }
     }
     for group in record["groups"].as_array().into_iter().flatten() {
@@ -119,6 +126,39 @@ fn series(record: &Value) -> Option<Series> {
         add("default plan over the fastest candidate".to_owned(), m, shape["default_over_best"].as_f64()?);
     }
     Some(series)
+}
+
+/// Values of the y axis: powers of two, or finer steps where all ratios are near 1.
+fn ticks(lowest: f64, highest: f64) -> Vec<f64> {
+    let is_fine = lowest > 0.5 && highest < 1.25;
+    let ticks: &[f64] = if is_fine {
+        &[0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25]
+    } else {
+        &[0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+    };
+    let first = ticks.iter().rposition(|tick| *tick <= lowest).unwrap_or(0);
+    let last = ticks.iter().position(|tick| *tick >= highest * 1.02).unwrap_or(ticks.len() - 1);
+    ticks[first..=last].to_vec()
+}
+
+/// Where and on what a record was made, as far as it says.
+fn machine(record: &Value) -> String {
+    let machine = &record["machine"];
+    let name = machine["cpu"].as_str().or(machine["gpu"].as_str());
+    let threads = machine["threads"].as_u64().map(|threads| format!("{threads} threads"));
+    let sample = record["sample"].as_str().map(|sample| format!("sample {sample}"));
+    let parts = name.map(str::to_owned).into_iter().chain(threads).chain(sample);
+    parts.map(|part| part + ". ").collect()
+}
+
+/// A library as its users call it.
+fn library(name: &str) -> &str {
+    match name {
+        "deep_gemm" => "DeepGEMM",
+        "cublaslt_block" => "cuBLASLt, block scales",
+        "cublaslt_tensor" => "cuBLASLt, one scale per tensor",
+        other => other,
+    }
 }
 
 fn escaped(text: &str) -> String {
@@ -154,7 +194,7 @@ mod tests {
     fn every_kind_of_record_has_ratios() {
         let of = |text: &str| series(&serde_json::from_str(text).unwrap());
         let gpu = r#"{"results": [{"m": 4, "n": 1, "k": 1, "tflops": {"octile": 3, "deep_gemm": 2}}]}"#;
-        assert_eq!(of(gpu).unwrap()["over deep_gemm"], [(4.0, 1.5)]);
+        assert_eq!(of(gpu).unwrap()["over DeepGEMM"], [(4.0, 1.5)]);
         let cpu = r#"{"groups": [{"shape": "16x2x3:128", "times": [{"contender": "octile fp8", "median_ms": 2},
             {"contender": "torch bf16", "median_ms": 6}]}]}"#;
         assert_eq!(of(cpu).unwrap()["over torch bf16"], [(16.0, 3.0)]);
