@@ -36,7 +36,7 @@ pub use time::{ExpectedTime, GpuLimit, TimeModel};
 
 use serde::{Deserialize, Serialize};
 
-use super::{MemoryMap, MemorySpace, PlanError};
+use super::{MemoryMap, MemorySpace, PlanError, require_countable};
 use crate::{ActivationKind, FloatKind, Problem, Strategy, device::hopper::HopperGpu};
 
 /// The epilogue: how results get from registers to global memory.
@@ -403,18 +403,6 @@ impl HopperPlan {
     /// The element type of the result.
     pub fn out(&self) -> FloatKind {
         self.problem.out
-    }
-}
-
-/// Kernels index with 31 bits.
-fn require_countable(what: &'static str, count: usize) -> Result<(), PlanError> {
-    const MOST: usize = i32::MAX as usize;
-    if count == 0 {
-        Err(PlanError::Empty { what })
-    } else if count > MOST {
-        Err(PlanError::TooLarge { what, count, most: MOST })
-    } else {
-        Ok(())
     }
 }
 

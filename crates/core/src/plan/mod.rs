@@ -155,7 +155,7 @@ pub enum PlanError {
         what: &'static str,
     },
     /// A count exceeds the kernel's 32-bit indices.
-    #[error("the problem has {count} {what}, but a GPU kernel can index {most}: split the problem")]
+    #[error("the problem has {count} {what}, but a kernel can index {most}: split the problem")]
     TooLarge {
         /// What there is too much of.
         what: &'static str,
@@ -196,4 +196,16 @@ pub enum PlanError {
         /// Side of the quantization block.
         quant_block: usize,
     },
+}
+
+/// Kernels index with 31 bits.
+fn require_countable(what: &'static str, count: usize) -> Result<(), PlanError> {
+    const MOST: usize = i32::MAX as usize;
+    if count == 0 {
+        Err(PlanError::Empty { what })
+    } else if count > MOST {
+        Err(PlanError::TooLarge { what, count, most: MOST })
+    } else {
+        Ok(())
+    }
 }

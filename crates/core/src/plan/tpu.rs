@@ -11,7 +11,9 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::memory::DOUBLE_BUFFERED;
-use super::{BufferId, ElementType, MemoryMap, MemorySpace, PlanError, PlannedBuffer, rebuilt};
+use super::{
+    BufferId, ElementType, MemoryMap, MemorySpace, PlanError, PlannedBuffer, rebuilt, require_countable,
+};
 use crate::{
     ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy,
     device::tpu::{Fp8Support, TpuChip},
@@ -203,13 +205,16 @@ impl TpuPlan {
         if mode == BlockMode::Auto {
             return Self::with_best_mode(problem, chip, strategy);
         }
-        require_fp8(problem, chip)?;
+        require_supported(problem, chip)?;
         let tile = tile::choose(problem, chip, strategy, mode);
         Self::with_tile(problem, chip, strategy, mode, tile)
     }
 
     /// Every plan that the cycle model chooses among, the default one first.
     pub fn candidates(problem: &Problem, chip: &'static TpuChip, strategy: Strategy) -> Vec<Self> {
+        if require_supported(problem, chip).is_err() {
+            return Vec::new();
+        }
         let default = Self::new(problem, chip, strategy, BlockMode::Auto);
         let tiles = tile::candidates(problem, chip, strategy).into_iter();
         let mut plans: Vec<Self> = default.into_iter().collect();
@@ -246,7 +251,7 @@ impl TpuPlan {
         mode: BlockMode,
         tile: Dims,
     ) -> Result<Self, PlanError> {
-        require_fp8(problem, chip)?;
+        require_supported(problem, chip)?;
         require_whole_blocks(problem, strategy, tile)?;
         let mode = match mode {
             BlockMode::Auto if tile == tile::aligned(problem) => BlockMode::Aligned,
@@ -404,7 +409,11 @@ fn kernel_float(float: FloatKind) -> FloatKind {
     }
 }
 
-fn require_fp8(problem: &Problem, chip: &'static TpuChip) -> Result<(), PlanError> {
+fn require_supported(problem: &Problem, chip: &'static TpuChip) -> Result<(), PlanError> {
+    let Problem { m, n, k, .. } = *problem;
+    for (what, count) in [("rows of x", m), ("rows of the weight", n), ("columns", k)] {
+        require_countable(what, count)?;
+    }
     let multiplies_fp8 = !matches!(problem.x, ActivationKind::Plain(_));
     if multiplies_fp8 && chip.fp8 == Fp8Support::Unsupported {
         return Err(PlanError::NoFp8 { chip: chip.name });
