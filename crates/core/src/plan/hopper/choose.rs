@@ -13,8 +13,8 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
     Ok(ranked.swap_remove(0))
 }
 
-/// Every plan worth considering, the default one first: of those that were timed on a GPU, that with the least
-/// expected time. There is one at least.
+/// Every plan worth considering, the default one first: of those that were timed on a GPU, that with the
+/// least expected time. There is one at least.
 pub(super) fn ranked(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPlan>, PlanError> {
     let mut plans: Vec<(f64, HopperPlan)> = Vec::new();
     let mut refusal = None;

@@ -1,6 +1,6 @@
 //! The reduction of a tile whose K a cluster splits. Every CTA owns a part of the tile; the others write
-//! their accumulators of it into its shared memory. It adds them in a fixed order, so that results are bitwise
-//! repeatable.
+//! their accumulators of it into its shared memory. It adds them in a fixed order, so that results are
+//! bitwise repeatable.
 
 use octile_core::plan::hopper::ClusterMode;
 
