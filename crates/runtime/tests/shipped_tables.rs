@@ -18,9 +18,9 @@ use octile_runtime::{cpu, cuda, pjrt};
 fn kernels(entry: &TunedEntry) -> Option<String> {
     let TunedEntry { problem, device: TunedDevice { target, name, units }, choice, .. } = entry;
     match (target, choice) {
-        (TunedTarget::Cpu, None) => Some(cpu::tuned::with().kernels),
+        (TunedTarget::Cpu, None) => Some(cpu::tuned::kernels().kernels),
         (TunedTarget::Cpu, Some(TunedChoice::Cpu(choice))) => {
-            choice.fits(problem, &Isa::ALL, *units).then(|| cpu::tuned::with().kernels)
+            choice.is_candidate(problem, &Isa::ALL, *units).then(|| cpu::tuned::kernels().kernels)
         }
         (TunedTarget::Gpu, None | Some(TunedChoice::Gpu(_))) => {
             let lower = name.to_lowercase();

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use anyhow::{Context, Result, bail};
 use octile_core::{
-    ActivationKind,
+    ActivationKind, Problem,
     device::tpu::TpuChip,
-    tuned::{TunedDevice, TunedTables},
+    tuned::{TunedDevice, TunedEntry, TunedTables},
 };
 use octile_harness::{
     Observer,
@@ -112,8 +112,10 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
     }
     let table = folder.as_ref().map(|folder| folder.read(target)).transpose()?.unwrap_or_default();
     let tables = TunedTables::of_user(table);
-    let stale = |entry: &octile_core::tuned::TunedEntry| tuner.with(&entry.problem, entry.choice);
-    if let Some(note) = tables.stale(&tuner.device(), |_| true, stale) {
+    let asked: HashSet<&Problem> = cases.iter().map(|case| &case.problem).collect();
+    let with = |entry: &TunedEntry| tuner.with(&entry.problem, entry.choice);
+    // Of other problems no kernels are generated: a table may hold thousands, and any sizes.
+    if let Some(note) = tables.stale(&tuner.device(), |problem| asked.contains(problem), with) {
         print::say(&format!("octile: {note}"));
     }
     let mut report = TuneReport {

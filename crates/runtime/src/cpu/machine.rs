@@ -159,6 +159,14 @@ impl CpuBuilder {
     }
 }
 
+/// The environment variable that keeps this process from the default plans of others, if there is one.
+pub fn variable_in_force() -> Result<Option<&'static str>, CpuError> {
+    Ok(match isa_of_environment()? {
+        Some(_) => Some(ISA_VARIABLE),
+        None => INVARIANT.is_on()?.then_some(INVARIANT.variable),
+    })
+}
+
 fn isa_of_environment() -> Result<Option<Isa>, CpuError> {
     let named = std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty());
     named.map(|name| name.to_string_lossy().parse()).transpose().map_err(CpuError::Variable)
