@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use octile_core::{
     Problem,
     plan::cpu::CpuChoice,
-    tuned::{TunedChoice, TunedDevice, TunedEntry, TunedTables, TunedTarget, TunedWith},
+    tuned::{TableOrigin, TunedChoice, TunedDevice, TunedEntry, TunedTables, TunedTarget, TunedWith},
 };
 
 use super::{available, dispatch::cpu_id};
@@ -32,17 +32,17 @@ pub fn with(threads: usize, problem: &Problem, choice: Option<TunedChoice>) -> O
 }
 
 /// The choices of the process's tables for a number of threads.
-pub(super) fn choices(threads: usize) -> HashMap<Problem, CpuChoice> {
+pub(super) fn choices(threads: usize) -> HashMap<Problem, (CpuChoice, TableOrigin)> {
     let tables = crate::tuned::for_use(TunedTarget::Cpu);
     tables.map(|tables| choices_of(tables, threads)).unwrap_or_default()
 }
 
 /// The same of tables.
-fn choices_of(tables: &TunedTables, threads: usize) -> HashMap<Problem, CpuChoice> {
+fn choices_of(tables: &TunedTables, threads: usize) -> HashMap<Problem, (CpuChoice, TableOrigin)> {
     let device = device(threads);
     let choice = |problem: &Problem| {
-        let entry = tables.lookup(&device, problem, |entry| with(threads, problem, entry.choice))?;
-        Some((*problem, entry.choice?.cpu()?))
+        let (origin, entry) = tables.find(&device, problem, |entry| with(threads, problem, entry.choice))?;
+        Some((*problem, (entry.choice?.cpu()?, origin)))
     };
     tables.problems(&device).filter_map(choice).collect()
 }
@@ -128,7 +128,9 @@ mod tests {
         let untried = entry(shapes[3], CpuChoice { threads: 0, ..choice });
         let user = table(vec![stale, entry(shapes[1], other), fastest, untried]);
         let choices = choices_of(&TunedTables::of_user(user).over(table(shipped.to_vec())), 2);
-        let chosen = shapes.map(|shape| choices.get(&shape.parse().unwrap()).map(|choice| choice.threads));
-        assert_eq!(chosen, [Some(1), Some(2), None, Some(1)]);
+        let chosen = shapes.map(|shape| choices.get(&shape.parse().unwrap()));
+        let (user, shipped) = (TableOrigin::User, TableOrigin::Shipped);
+        let expected = [Some(&(choice, shipped)), Some(&(other, user)), None, Some(&(choice, shipped))];
+        assert_eq!(chosen, expected);
     }
 }
