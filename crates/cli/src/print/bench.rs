@@ -327,6 +327,14 @@ mod tests {
     }
 
     #[test]
+    fn a_roof_that_is_exceeded_is_explained() {
+        let mut report = report_of(&[(Strategy::Strip, &[10.0])]);
+        assert!(text(&report).contains("above 100 % of the roof: the peak was measured too low"));
+        report.peak = Peak { tflops: 500.0, read_gbytes: 0.1 };
+        assert!(text(&report).contains("above 100 % of the roof: the operands stay in cache"));
+    }
+
+    #[test]
     fn two_records_side_by_side() {
         let around = |ms: f64| [0.97, 0.98, 0.99, 1.0, 1.0, 1.01, 1.02, 1.03].map(|factor| ms * factor);
         let record = |auto: f64, strip: &[f64]| {

@@ -248,3 +248,78 @@ fn verdict(report: &TuneReport, shape: &TunedShape) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use octile_core::tuned::{TunedChoice, TunedDevice, TunedWith};
+    use octile_harness::tune::Model;
+
+    use super::*;
+
+    /// A search of one candidate beside the default, which took these costs.
+    fn report(target: TunedTarget, unit: &'static str, median: f64, model: Option<Model>) -> TuneReport {
+        let device = TunedDevice { target, name: "test".to_owned(), units: 1 };
+        let problem = "64x256x512:128".parse().unwrap();
+        let choice: TunedChoice = serde_json::from_str(r#"{"tpu": {"m": 64, "n": 128, "k": 256}}"#).unwrap();
+        let entry = TunedEntry {
+            device: device.clone(),
+            with: TunedWith::new("0", ""),
+            problem,
+            choice: Some(choice),
+            speedup: 1.25,
+            candidates: 1,
+            date: String::new(),
+            samples: Vec::new(),
+        };
+        let candidate = CandidateReport { choice, name: "a tile".to_owned(), model, median, rounds: 1 };
+        let shape = TunedShape {
+            label: UNNAMED.to_owned(),
+            problem,
+            entry,
+            is_known: false,
+            candidates: vec![candidate],
+            refusal: None,
+            seconds: 0.0,
+        };
+        TuneReport {
+            device,
+            unit,
+            shapes: vec![shape],
+            failures: Vec::new(),
+            asked: 1,
+            table: None,
+            is_used: true,
+        }
+    }
+
+    fn explained(report: &TuneReport) -> String {
+        candidates(report, &report.shapes[0])
+    }
+
+    #[test]
+    fn a_roofline_that_is_exceeded_is_explained() {
+        let text = |median, limit: &str| {
+            let model = Model { cost: Some(1.0), limit: limit.to_owned() };
+            explained(&report(TunedTarget::Cpu, "ms", median, Some(model)))
+        };
+        assert!(text(0.5, "FLOPs").contains("peak FLOPs were measured too low"));
+        assert!(text(0.5, "bandwidth").contains("the operands stay in cache"));
+        assert!(!text(1.5, "FLOPs").contains("faster than the roofline"));
+    }
+
+    #[test]
+    fn counted_cycles_have_no_noise_and_no_rounds() {
+        let text = explained(&report(TunedTarget::Tpu, "cycles", 100.0, None));
+        assert!(text.contains("* tile 64x128x256: the default needs 1.25x as many cycles\n"), "{text}");
+        assert!(!text.contains("noise") && !text.contains("rounds"), "{text}");
+        assert!(explained(&report(TunedTarget::Gpu, "ms", 1.0, None)).contains("by more than the noise"));
+    }
+
+    #[test]
+    fn a_shape_without_a_name_has_none_in_parentheses() {
+        let mut report = report(TunedTarget::Tpu, "cycles", 100.0, None);
+        assert!(line(&report, &report.shapes[0]).ends_with("  tile 64x128x256\n"));
+        report.shapes[0].label = "gate".to_owned();
+        assert!(line(&report, &report.shapes[0]).ends_with("  tile 64x128x256 (gate)\n"));
+    }
+}
