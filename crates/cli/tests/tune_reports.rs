@@ -216,8 +216,12 @@ fn a_shape_that_fails_does_not_discard_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let (bad, good) = ("1x262144x262144:128", "16x256x512:128");
     let args = ["tune", "--backend", "tpu", "--candidates", "1", "--shape", bad, "--shape", good];
-    let mut command = octile(folder.path(), &args);
-    let output = command.env("OCTILE_LIBTPU", common::libtpu()).output().unwrap();
+    let libtpu = common::libtpu();
+    let run = |args: &[&str]| octile(folder.path(), args).env("OCTILE_LIBTPU", &libtpu).output().unwrap();
+    let alone = run(&args[..7]);
+    refused(&alone, &format!("cannot tune {bad}: "));
+    assert!(alone.stdout.is_empty());
+    let output = run(&args);
     let (message, text) = (stderr(&output), String::from_utf8_lossy(&output.stdout).into_owned());
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains(&format!("cannot tune {bad}: ")), "{message}");

@@ -321,6 +321,9 @@ fn tune_shapes(args: &TuneArgs) -> Result<Verdict> {
     }
     let is_replaced = takes_stdout([&html]);
     let report = tune::run(args, &cases)?;
+    if report.shapes.is_empty() {
+        report.require_complete()?;
+    }
     html.map_or(Ok(()), |html| html.finish(&print::tune::page(&report)))?;
     deliver(json, Schema::v1("octile-tune"), &report, || match args.explain {
         _ if is_replaced => {}

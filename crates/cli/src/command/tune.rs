@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
+    fmt,
     path::PathBuf,
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -72,6 +73,14 @@ pub struct TuneFailure {
     pub error: String,
 }
 
+impl fmt::Display for TuneFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { label, problem, error } = self;
+        let name = if label == UNNAMED { String::new() } else { format!(" ({label})") };
+        f.write_str(&one_line(&format!("cannot tune {problem}{name}: {error}")))
+    }
+}
+
 /// Failures that are printed one by one.
 const MOST_FAILURES: usize = 8;
 
@@ -82,14 +91,15 @@ impl TuneReport {
         if done == asked {
             return Ok(());
         }
-        for TuneFailure { label, problem, error } in self.failures.iter().take(MOST_FAILURES) {
-            let name = if label == UNNAMED { String::new() } else { format!(" ({label})") };
-            print::say(&one_line(&format!("octile: cannot tune {problem}{name}: {error}")));
+        if let (1, [failure]) = (asked, &self.failures[..]) {
+            bail!("{failure}");
         }
-        let missing = asked - done;
-        let s = if asked == 1 { "" } else { "s" };
+        for failure in self.failures.iter().take(MOST_FAILURES) {
+            print::say(&format!("octile: {failure}"));
+        }
         bail!(
-            "{missing} of {asked} shape{s} could not be tuned: leave out what fails, or run it again to go on"
+            "{} of {asked} shapes could not be tuned: leave out what fails, or run it again to go on",
+            asked - done
         )
     }
 

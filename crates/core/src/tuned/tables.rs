@@ -187,7 +187,7 @@ impl TunedTables {
         for entry in of_device.filter(|entry| is_asked(&entry.problem)) {
             let reason = match with(entry) {
                 Some(now) => TableOrigin::User.difference(&entry.with, &now),
-                None => Some("plans that this version does not make".to_owned()),
+                None => Some("plans that no search makes here".to_owned()),
             };
             if let Some(reason) = reason {
                 *reasons.entry(reason).or_default() += 1;

@@ -185,7 +185,7 @@ fn stale_and_foreign_entries_do_not_count() {
     let problem = "16x512x512:128".parse().unwrap();
     assert_eq!(
         tables.stale(&device(2), |asked| *asked == problem, |_| None).unwrap(),
-        "ignoring 1 tuned entry for Zen 5, 2 threads, measured with plans that this version does not make"
+        "ignoring 1 tuned entry for Zen 5, 2 threads, measured with plans that no search makes here"
     );
     assert_eq!(tables.stale(&device(2), |_| false, |_| None), None);
     let mut evil = entry("16x512x512:128", 1.0);
