@@ -13,7 +13,7 @@ use octile_harness::requirement::Requirement;
 use serde_json::{Value, json};
 
 /// Why a test cannot tell a tuned plan from the default one.
-const ONLY_PORTABLE: &str = "the default plan already uses the portable kernels";
+const ONE_ISA: &str = "a search tries the kernels of one ISA only";
 /// Small enough for a search to take some milliseconds.
 const SHAPES: [&str; 6] =
     ["1x64x256:128", "2x96x128:128", "3x64x128:128", "5x128x128:128", "8x64x64:128", "17x32x128:128"];
@@ -85,7 +85,7 @@ fn a_killed_search_loses_one_shape_at_most() {
     assert_eq!(entries(folder.path()).len(), SHAPES.len());
     let names: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(names.iter().all(|name| !name.to_string_lossy().starts_with(".draft")), "{names:?}");
+    assert!(names.iter().all(|name| !name.to_string_lossy().contains("draft")), "{names:?}");
 }
 
 #[test]
@@ -113,10 +113,20 @@ fn bench_isa(folder: &Path, shape: &str, args: &[&str], variables: &[(&str, &str
     (record["timings"][0]["isa"].as_str().unwrap_or_default().to_owned(), stderr)
 }
 
-/// Makes the only entry of the table choose the portable kernels, which no default does here.
-fn choose_portable(folder: &Path, change: impl FnOnce(&mut Value)) {
+/// An ISA of this machine that multiplies a shape only where it is named, by a table for instance.
+fn other_isa(folder: &Path, shape: &str) -> Option<String> {
+    let args =
+        ["tune", "--backend", "cpu", "--threads", "2", "--budget", "0.01", "--json", "--explain", shape];
+    let report: Value = serde_json::from_str(&success(octile(folder, &args).output().unwrap())).unwrap();
+    let candidates = report["shapes"][0]["candidates"].as_array().unwrap();
+    let isa = |candidate: &Value| candidate["choice"]["cpu"]["isa"].as_str().unwrap().to_owned();
+    candidates.iter().map(isa).find(|name| *name != isa(&candidates[0]))
+}
+
+/// Makes the only entry of the table choose an ISA, with one thread.
+fn choose(folder: &Path, isa: &str, change: impl FnOnce(&mut Value)) {
     let mut entry = entries(folder).remove(0);
-    entry["choice"] = json!({"cpu": {"isa": "portable", "threads": 1}});
+    entry["choice"] = json!({"cpu": {"isa": isa, "threads": 1}});
     entry["speedup"] = json!(2.0);
     entry["samples"] = json!([{"call": "warm", "unit": "ms", "default": [2.0], "tuned": [1.0]}]);
     change(&mut entry);
@@ -129,24 +139,25 @@ fn a_table_is_used_unless_it_is_turned_off() {
     let folder = tempfile::tempdir().unwrap();
     let (path, shape) = (folder.path(), SHAPES[0]);
     success(tune(path, &[shape]).output().unwrap());
-    choose_portable(path, |_| ());
+    let Some(other) = other_isa(path, shape) else {
+        Requirement::VectorIsa.report_absent("a_table_is_used_unless_it_is_turned_off", ONE_ISA);
+        return;
+    };
+    choose(path, &other, |_| ());
     let isa = |args: &[&str], variables: &[(&str, &str)]| bench_isa(path, shape, args, variables).0;
     let default = isa(&["--untuned"], &[]);
-    if default == "portable" {
-        Requirement::VectorIsa.report_absent("a_table_is_used_unless_it_is_turned_off", ONLY_PORTABLE);
-        return;
-    }
-    assert_eq!(isa(&[], &[]), "portable");
-    assert_eq!(isa(&["--tuned"], &[]), "portable");
+    assert_eq!(isa(&[], &[]), other);
+    assert_eq!(isa(&["--tuned"], &[]), other);
     assert_eq!(isa(&[], &[("OCTILE_TUNED", "off")]), default);
-    assert_ne!(isa(&[], &[("OCTILE_BATCH_INVARIANT", "1")]), "portable");
     // Other problems, threads and kernels are none of its business.
-    assert_ne!(isa(&["--x", "bf16"], &[]), "portable");
-    choose_portable(path, |entry| entry["device"]["units"] = json!(3));
+    assert_eq!(isa(&["--x", "bf16"], &[]), isa(&["--x", "bf16", "--untuned"], &[]));
+    let invariant = [("OCTILE_BATCH_INVARIANT", "1")];
+    assert_eq!(isa(&[], &invariant), isa(&["--untuned"], &invariant));
+    choose(path, &other, |entry| entry["device"]["units"] = json!(3));
     assert_eq!(isa(&[], &[]), default);
-    choose_portable(path, |entry| entry["device"]["units"] = json!(2));
-    assert_eq!(isa(&[], &[]), "portable");
-    choose_portable(path, |entry| entry["with"]["kernels"] = json!("0123456789abcdef"));
+    choose(path, &other, |entry| entry["device"]["units"] = json!(2));
+    assert_eq!(isa(&[], &[]), other);
+    choose(path, &other, |entry| entry["with"]["kernels"] = json!("0123456789abcdef"));
     let (used, note) = bench_isa(path, shape, &[], &[]);
     assert_eq!(used, default);
     assert!(note.contains("ignoring 1 tuned entry") && note.contains("other kernels"), "{note}");
@@ -171,11 +182,11 @@ fn a_bench_shows_both_plans_where_there_are_two() {
     let folder = tempfile::tempdir().unwrap();
     let (path, shape) = (folder.path(), SHAPES[0]);
     success(tune(path, &[shape]).output().unwrap());
-    choose_portable(path, |_| ());
-    if bench_isa(path, shape, &["--untuned"], &[]).0 == "portable" {
-        Requirement::VectorIsa.report_absent("a_bench_shows_both_plans_where_there_are_two", ONLY_PORTABLE);
+    let Some(other) = other_isa(path, shape) else {
+        Requirement::VectorIsa.report_absent("a_bench_shows_both_plans_where_there_are_two", ONE_ISA);
         return;
-    }
+    };
+    choose(path, &other, |_| ());
     let bench = |args: &[&str], variables: &[(&str, &str)]| {
         let common = ["bench", "--backend", "cpu", "--threads", "2", "--iterations", "3", "--shape", shape];
         let args = [&["--strategy", "strip"], args].concat();
@@ -193,7 +204,7 @@ fn a_bench_shows_both_plans_where_there_are_two() {
     // There is one plan only.
     assert_eq!(untuned(&["--json"], &[]), Value::Null);
     assert_eq!(untuned(&["--tuned", "--json"], &[("OCTILE_TUNED", "off")]), Value::Null);
-    choose_portable(path, |entry| entry["with"]["kernels"] = json!("0123456789abcdef"));
+    choose(path, &other, |entry| entry["with"]["kernels"] = json!("0123456789abcdef"));
     assert_eq!(untuned(&["--tuned", "--json"], &[]), Value::Null);
 }
 
@@ -232,21 +243,72 @@ fn tuned_tiles_are_compiled_for_tpus() {
     assert!(!text.contains(", tuned"), "{text}");
 }
 
+/// It is ignored with a note, and searched again.
 #[test]
 fn a_choice_that_no_search_makes_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let (path, shape) = (folder.path(), SHAPES[0]);
     success(tune(path, &[shape]).output().unwrap());
     let default = bench_isa(path, shape, &["--untuned"], &[]).0;
-    for choice in [
-        json!({"cpu": {"isa": "portable", "threads": 0}}),
-        json!({"cpu": {"isa": "portable", "threads": 3}}),
-        json!({"cpu": {"isa": "portable", "threads": 1, "blocking": {"rows": 0}}}),
-        json!({"cpu": {"isa": "portable", "threads": 1, "blocking": {"rows": 999_999_999}}}),
+    let missing = if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" };
+    for (isa, rest) in [
+        (&default[..], json!({"threads": 0})),
+        (&default, json!({"threads": 3})),
+        (&default, json!({"threads": 1, "blocking": {"rows": 0}})),
+        (&default, json!({"threads": 1, "blocking": {"rows": 999_999_999}})),
+        (&default, json!({"threads": 1, "blocking": {"rows": u64::MAX}})),
+        (missing, json!({"threads": 1})),
+        ("portable", json!({"threads": 1})),
     ] {
-        choose_portable(path, |entry| entry["choice"] = choice.clone());
-        assert_eq!(bench_isa(path, shape, &[], &[]).0, default, "{choice}");
+        if isa == "portable" && default == "portable" {
+            continue;
+        }
+        choose(path, isa, |entry| {
+            entry["choice"]["cpu"].as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        });
+        let (used, note) = bench_isa(path, shape, &[], &[]);
+        assert_eq!(used, default, "{isa} {rest}");
+        assert!(note.contains("plans that no search makes here"), "{isa} {rest}: {note}");
+        let output = tune(path, &[shape]).output().unwrap();
+        let note = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(note.contains("plans that no search makes here"), "{isa} {rest}: {note}");
+        let text = success(output);
+        assert!(
+            text.contains("1 shape searched") && text.contains("known before: 0"),
+            "{isa} {rest}: {text}"
+        );
     }
+}
+
+/// What beats the default plans of one process must not count in another that has other ones.
+#[test]
+fn a_variable_that_changes_default_plans_stops_a_search() {
+    let folder = tempfile::tempdir().unwrap();
+    for (variable, value) in [("OCTILE_ISA", "portable"), ("OCTILE_BATCH_INVARIANT", "1")] {
+        let output = tune(folder.path(), &SHAPES[..1]).env(variable, value).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(variable) && stderr.contains("unset it"), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+    assert_eq!(entries(folder.path()).len(), 0);
+    success(tune(folder.path(), &SHAPES[..1]).env("OCTILE_BATCH_INVARIANT", "0").output().unwrap());
+}
+
+/// Entries for other problems are not judged: one of an absurd size would take for ever, and a note about it
+/// would be of no use.
+#[test]
+fn only_entries_for_the_shapes_at_hand_are_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    success(tune(folder.path(), &SHAPES[..1]).output().unwrap());
+    let mut foreign = entries(folder.path()).remove(0);
+    foreign["problem"]["m"] = json!(1_u64 << 40);
+    foreign["with"]["kernels"] = json!("0123456789abcdef");
+    let table = json!({"schema": "octile-tuned", "version": 1, "entries": [foreign]});
+    fs::write(folder.path().join("cpu.json"), table.to_string()).unwrap();
+    let output = tune(folder.path(), &SHAPES[..1]).output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    success(output);
 }
 
 #[test]
@@ -309,14 +371,17 @@ fn weights_and_configuration_are_both_read() {
     let config = json!({
         "hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 2, "num_key_value_heads": 1,
     });
-    let header = json!({"model.layers.0.self_attn.q_proj.weight": {
-        "dtype": "BF16", "shape": [128, 128], "data_offsets": [0, 32768],
-    }});
-    let header = header.to_string();
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend(header.as_bytes());
-    file.extend([0; 32768]);
-    fs::write(model.join("model.safetensors"), file).unwrap();
+    let write_weights = |dtype: &str| {
+        let header = json!({"model.layers.0.self_attn.q_proj.weight": {
+            "dtype": dtype, "shape": [128, 128], "data_offsets": [0, 32768],
+        }});
+        let header = header.to_string();
+        let mut file = (header.len() as u64).to_le_bytes().to_vec();
+        file.extend(header.as_bytes());
+        file.extend([0; 32768]);
+        fs::write(model.join("model.safetensors"), file).unwrap();
+    };
+    write_weights("BF16");
     let list = |args: &[&str]| {
         let args = [&["tune", "--model", "model", "--tokens", "3", "--list"], args].concat();
         octile(folder.path(), &args).output().unwrap()
@@ -329,14 +394,30 @@ fn weights_and_configuration_are_both_read() {
     assert!(both.starts_with("3x128x128:128  # model.layers.*.self_attn.q_proj, q, o\n"), "{both}");
     assert!(both.contains("3x256x128:128  # qkv\n") && both.contains("3x384x128:128  # gate-up\n"), "{both}");
     assert!(success(list(&["--tp", "2"])).contains("3x192x128:128  # qkv, gate-up\n"));
-    // Weights in a format that octile does not read have layers all the same.
-    fs::write(model.join("model.safetensors"), "not weights").unwrap();
-    let configured = success(list(&[]));
-    assert!(configured.starts_with("3x128x128:128  # q, o\n"), "{configured}");
-    fs::write(model.join("config.json"), "{").unwrap();
+    fs::write(model.join("config.json"), format!("\u{feff}{config}")).unwrap();
+    assert_eq!(success(list(&[])), both, "an editor may begin it with a byte order mark");
+    // One that tells no layers leaves those of the weights, with a note.
+    fs::write(model.join("config.json"), "{\"hidden_size\": 0}").unwrap();
     let output = list(&[]);
-    assert_eq!(output.status.code(), Some(2));
-    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
+    let note = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(note.contains("leaving out the fused layers: ") && note.contains("config.json"), "{note}");
+    assert_eq!((note.lines().count(), success(output)), (1, stored));
+    // Weights in a format that octile does not read have layers all the same.
+    fs::write(model.join("config.json"), config.to_string()).unwrap();
+    write_weights("I3");
+    let output = list(&[]);
+    let note = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(note.contains("leaving out the stored layers: ") && note.contains("model.safetensors"), "{note}");
+    assert!(success(output).starts_with("3x128x128:128  # q, o\n"));
+    // Damaged ones are an error, as a damaged configuration is.
+    for (file, bytes) in [("model.safetensors", "not weights"), ("config.json", "{")] {
+        write_weights("BF16");
+        fs::write(model.join(file), bytes).unwrap();
+        let output = list(&[]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{file}: {message}");
+        assert!(message.contains(file) && message.lines().count() == 1, "{message}");
+    }
 }
 
 #[test]

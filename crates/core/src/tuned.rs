@@ -13,6 +13,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 
 use crate::{
     Problem,
@@ -234,7 +235,7 @@ impl Default for TunedTable {
 impl TunedTable {
     /// Reads a table.
     pub fn parse(text: &str) -> Result<Self, TableError> {
-        let damaged = |error: serde_json::Error| TableError::Damaged(error.to_string());
+        let damaged = |error: serde_json::Error| TableError::Damaged(complaint(&error));
         let header: Header = serde_json::from_str(text).map_err(damaged)?;
         if header.schema.as_deref() != Some(SCHEMA) {
             return Err(TableError::Damaged(format!("its schema is not {SCHEMA}")));
@@ -281,6 +282,15 @@ impl TunedTable {
     }
 }
 
+/// What is wrong with JSON, without its text: anyone may have written it.
+fn complaint(error: &serde_json::Error) -> String {
+    match error.classify() {
+        Category::Eof => "it ends in the middle".to_owned(),
+        Category::Syntax | Category::Io => format!("line {} is not JSON", error.line()),
+        Category::Data => format!("line {} has what does not belong in one", error.line().max(1)),
+    }
+}
+
 impl TunedEntry {
     fn defect(&self) -> Option<&'static str> {
         if self.choice.is_some_and(|choice| choice.target() != self.device.target) {
@@ -291,7 +301,11 @@ impl TunedEntry {
         if !times.all(is_time) {
             return Some("has samples that are no times");
         }
-        self.choice.and_then(|_| self.choice_defect())
+        match self.choice {
+            Some(_) => self.choice_defect(),
+            None if self.samples.iter().all(|samples| samples.default.is_empty()) => Some("has no samples"),
+            None => (self.speedup != 1.0).then_some(UNFOUNDED),
+        }
     }
 
     /// What a table claims must follow from its samples. A search keeps a choice only where it is faster in
@@ -302,10 +316,24 @@ impl TunedEntry {
         if self.samples.is_empty() || !self.samples.iter().all(is_measured) {
             return Some("has a choice without samples");
         }
-        (!self.samples.iter().all(is_faster))
-            .then_some("has a choice that is not faster than the default in every way of calling")
+        if !self.samples.iter().all(is_faster) {
+            return Some("has a choice that is not faster than the default in every way of calling");
+        }
+        let score = |of: fn(&TunedSamples) -> &Vec<f64>| {
+            let rounds = self.samples.iter().map(|samples| of(samples).len()).min().unwrap_or(0);
+            let cost = |round: usize| self.samples.iter().map(|samples| of(samples)[round].ln()).sum::<f64>();
+            median(&(0..rounds).map(cost).collect::<Vec<_>>()) / self.samples.len() as f64
+        };
+        let gain = score(|samples| &samples.default) - score(|samples| &samples.tuned);
+        let is_followed = self.speedup >= 1.0 && (self.speedup.ln() - gain).abs() < ROUNDING;
+        (!is_followed).then_some(UNFOUNDED)
     }
 }
+
+/// A speedup that is not one, or another than the samples give.
+const UNFOUNDED: &str = "has a speedup that its samples do not give";
+/// How far a speedup may be from that of its samples, as a logarithm.
+const ROUNDING: f64 = 0.01;
 
 /// Median, the mean of the middle two of an even number; infinite without samples.
 pub fn median(samples: &[f64]) -> f64 {

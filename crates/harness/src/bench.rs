@@ -1,10 +1,10 @@
 //! Times the strategies side by side and recommends one.
 
-use octile_core::{Problem, Strategy, device::cpu::Isa, sample::Operands};
+use octile_core::{Problem, Strategy, sample::Operands};
 
 use crate::{
     Observer, Result,
-    backend::{Backend, Peak, Setup},
+    backend::{Backend, Peak, PlanLabel, Setup},
     case::{Case, StrategyChoice},
     check::{Check, Expectation},
     measure::{Effort, interleaved},
@@ -60,8 +60,6 @@ pub struct BenchReport {
 pub struct CaseTimings {
     /// The shape.
     pub case: Case,
-    /// The CPU instruction set that multiplied it.
-    pub isa: Option<Isa>,
     /// Strategies that passed their check, in version order.
     pub timings: Vec<Timing>,
     /// Strategies that failed their check and were not timed.
@@ -75,6 +73,8 @@ pub struct CaseTimings {
 pub struct Timing {
     /// The strategy.
     pub strategy: Strategy,
+    /// Its plan.
+    pub plan: PlanLabel,
     /// Its times.
     pub stats: Statistics,
     /// Throughput at the mean time.
@@ -89,10 +89,11 @@ pub struct Timing {
 
 impl Timing {
     /// Throughputs that follow from the times.
-    pub fn new(strategy: Strategy, problem: &Problem, stats: Statistics) -> Self {
+    pub fn new(strategy: Strategy, plan: PlanLabel, problem: &Problem, stats: Statistics) -> Self {
         let tflops = |ms: f64| problem.flops() / ms / 1e9;
         Self {
             strategy,
+            plan,
             tflops_mean: tflops(stats.mean_ms),
             tflops_best: tflops(stats.min_ms),
             tflops_median: tflops(stats.median_ms),
@@ -246,8 +247,10 @@ fn time_case(
     };
     let (mut timings, mut untuned) = (Vec::new(), Vec::new());
     for ((is_used, strategy), stats) in names.into_iter().zip(stats) {
-        let timing = Timing::new(strategy, &problem, stats);
+        // A default plan beside it is no tuned one, whatever its ISA is.
+        let plan = if is_used { backend.plan_label(&problem, strategy) } else { PlanLabel::default() };
+        let timing = Timing::new(strategy, plan, &problem, stats);
         if is_used { timings.push(timing) } else { untuned.push(timing) }
     }
-    Ok(CaseTimings { case: case.clone(), isa: backend.isa_for(&problem), timings, refused, untuned })
+    Ok(CaseTimings { case: case.clone(), timings, refused, untuned })
 }

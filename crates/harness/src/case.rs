@@ -66,9 +66,12 @@ pub fn bench_cases() -> Vec<Case> {
     standard(&BENCH_SHAPES)
 }
 
+/// Name of a shape that has none.
+pub const UNNAMED: &str = "Custom";
+
 /// Cases for the user's shapes.
 pub fn named_cases(shapes: &[Problem]) -> Vec<Case> {
-    shapes.iter().map(|&problem| Case { label: "Custom".to_owned(), problem }).collect()
+    shapes.iter().map(|&problem| Case { label: UNNAMED.to_owned(), problem }).collect()
 }
 
 /// One strategy, all of them, or the best one for each shape.

@@ -1,14 +1,13 @@
 //! Checks every strategy against the f64 reference.
 
 use octile_core::{
-    Problem, QuantizedWeight, Strategy, bound::Accumulator, device::cpu::Isa, exact::ExactOperands,
-    sample::Operands,
+    Problem, QuantizedWeight, Strategy, bound::Accumulator, exact::ExactOperands, sample::Operands,
 };
 use serde::Serialize;
 
 use crate::{
     Observer, Result,
-    backend::{Backend, Setup},
+    backend::{Backend, PlanLabel, Setup},
     case::{Case, StrategyChoice},
     check::{Check, ExactCheck, Expectation, RELATIVE_TOLERANCE},
     record::{ProblemFields, Provenance},
@@ -45,10 +44,10 @@ pub struct TestReport {
 pub struct CaseChecks {
     /// The shape.
     pub case: Case,
-    /// The CPU instruction set that multiplied it.
-    pub isa: Option<Isa>,
     /// Per strategy.
     pub checks: Vec<(Strategy, Check)>,
+    /// The plans of the same strategies.
+    pub plans: Vec<PlanLabel>,
 }
 
 impl TestReport {
@@ -92,8 +91,8 @@ struct CheckRecord<'a> {
     label: &'a str,
     #[serde(flatten)]
     problem: ProblemFields,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    isa: Option<Isa>,
+    #[serde(flatten)]
+    plan: &'a PlanLabel,
     #[serde(flatten)]
     check: &'a Check,
     passed: bool,
@@ -102,15 +101,18 @@ struct CheckRecord<'a> {
 impl<'a> TestRecord<'a> {
     /// The record of these reports.
     pub fn new(reports: &'a [TestReport]) -> Self {
-        let check = |case: &'a CaseChecks, (strategy, check): &'a (Strategy, Check)| CheckRecord {
+        type Checked<'a> = (&'a (Strategy, Check), &'a PlanLabel);
+        let check = |case: &'a CaseChecks, ((strategy, check), plan): Checked<'a>| CheckRecord {
             strategy: *strategy,
             label: &case.case.label,
             problem: ProblemFields::from(&case.case.problem),
-            isa: case.isa,
+            plan,
             check,
             passed: check.passed(),
         };
-        let checks = |case: &'a CaseChecks| case.checks.iter().map(move |entry| check(case, entry));
+        let checks = |case: &'a CaseChecks| {
+            case.checks.iter().zip(&case.plans).map(move |checked| check(case, checked))
+        };
         let suite = |report: &'a TestReport| SuiteRecord {
             provenance: &report.provenance,
             machine: &report.setup,
@@ -169,7 +171,8 @@ fn check_all(
                 accumulators.push(accumulator);
             }
         }
-        cases.push(CaseChecks { case: case.clone(), isa: backend.isa_for(&case.problem), checks });
+        let plan = |(strategy, _): &(Strategy, Check)| backend.plan_label(&case.problem, *strategy);
+        cases.push(CaseChecks { case: case.clone(), plans: checks.iter().map(plan).collect(), checks });
         observer.step();
     }
     let (provenance, setup) = (Provenance::now(), backend.setup());

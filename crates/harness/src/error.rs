@@ -50,6 +50,12 @@ pub enum HarnessError {
         /// The simulated device.
         device: &'static str,
     },
+    /// A variable changes the default plans, which a search compares with.
+    #[error("{variable} changes the default plans that tuned ones are compared with: unset it to tune")]
+    DefaultPlans {
+        /// Its name.
+        variable: &'static str,
+    },
     /// A contender of the caller failed.
     #[error(transparent)]
     Contender(Box<dyn std::error::Error + Send + Sync>),

@@ -2,12 +2,12 @@
 
 use std::{fmt, ops::RangeInclusive, time::SystemTime};
 
-use octile_core::{Problem, Strategy, device::cpu::Isa};
+use octile_core::{Problem, Strategy};
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
 use crate::{
-    backend::Setup,
+    backend::{PlanLabel, Setup},
     bench::{BenchReport, BenchRequest},
     roofline::Limiter,
     stats::Statistics,
@@ -120,8 +120,8 @@ struct TimingRecord {
     strategy: Strategy,
     #[serde(flatten)]
     problem: ProblemFields,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    isa: Option<Isa>,
+    #[serde(flatten)]
+    plan: PlanLabel,
     #[serde(flatten)]
     stats: Statistics,
     tflops_mean: f64,
@@ -152,7 +152,7 @@ impl From<&BenchReport> for BenchRecord {
             case.timings.iter().map(move |timing| TimingRecord {
                 strategy: timing.strategy,
                 problem: ProblemFields::from(&problem),
-                isa: case.isa,
+                plan: timing.plan.clone(),
                 stats: timing.stats.clone(),
                 tflops_mean: timing.tflops_mean,
                 tflops_best: timing.tflops_best,

@@ -91,8 +91,9 @@ pub struct CandidateReport {
     pub choice: TunedChoice,
     /// The same in words.
     pub name: String,
-    /// Expected cost, and what limits it.
-    pub model: Model,
+    /// Expected cost, and what limits it, where the effort explains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Model>,
     /// Median cost over the ways of calling (geometric mean).
     pub median: f64,
     /// Rounds that it took part in.
@@ -156,8 +157,9 @@ pub fn tune(
         samples: samples(tuner, &outcome, winner),
     };
     let report = |(index, choice): (usize, &TunedChoice)| {
-        let mut model = trial.model(index)?;
-        if let Some(limit) = trial.limit(index) {
+        // A model may measure the peaks of the machine first.
+        let mut model = effort.explains.then(|| trial.model(index)).transpose()?;
+        if let (Some(model), Some(limit)) = (&mut model, trial.limit(index)) {
             model.limit = limit;
         }
         Ok(CandidateReport {

@@ -24,7 +24,8 @@ fn problem(text: &str) -> Problem {
 }
 
 fn search(tuner: &GpuTuner, problem: Problem) -> TunedShape {
-    let effort = SearchEffort { rounds: 3, deciding: 9, budget: Duration::ZERO, stops_early: true };
+    let effort =
+        SearchEffort { rounds: 3, deciding: 9, budget: Duration::ZERO, stops_early: true, explains: true };
     let case = Case { label: "small".to_owned(), problem };
     tune::tune(tuner, &case, &effort, &()).unwrap()
 }
@@ -39,7 +40,12 @@ fn a_faster_plan_is_found_recorded_and_used() {
     let found = search(&tuner, problem);
     assert_eq!(found.refusal, None);
     assert!(found.candidates.len() >= 4, "{found:?}");
-    assert!(found.candidates.iter().all(|candidate| candidate.rounds >= 3 && candidate.model.cost.is_some()));
+    assert!(
+        found
+            .candidates
+            .iter()
+            .all(|candidate| candidate.rounds >= 3 && candidate.model.as_ref().unwrap().cost.is_some())
+    );
     let calls: Vec<&str> = found.entry.samples.iter().map(|samples| &samples.call[..]).collect();
     assert_eq!(calls, ["cold", "replay"]);
 

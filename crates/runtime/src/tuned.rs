@@ -30,7 +30,9 @@ pub const FOLDER_VARIABLE: &str = "OCTILE_TUNED_DIR";
 const ADVICE: &str = "move it away, or name another folder with OCTILE_TUNED_DIR";
 /// Files of a folder that are locked or not finished.
 const LOCK: &str = ".lock";
-const DRAFT: &str = ".draft-";
+const DRAFT: &str = ".octile-tuned-draft-";
+/// Random characters that follow.
+const DRAFT_CHARACTERS: usize = 8;
 
 /// Whether plans of tables are used in this process. They are not where a variable has a value that means
 /// nothing: [`crate::switches::require_known`] reports it.
@@ -76,6 +78,7 @@ pub fn notes(
     let LoadedTables { tables, note } = of_process(device.target);
     let problems: HashSet<&Problem> = problems.iter().collect();
     let stale = tables.stale(device, |problem| problems.contains(problem), with);
+    let stale = stale.map(|note| format!("{note}: run `octile tune` to measure again"));
     note.iter().cloned().chain(stale).collect()
 }
 
@@ -124,6 +127,12 @@ impl TunedFolder {
     /// The table of a kind of device.
     pub fn file(&self, target: TunedTarget) -> PathBuf {
         self.0.join(target.file_name())
+    }
+
+    /// The file that a process locks which writes tables; beside the real one where the table is a link.
+    pub fn lock_file(&self, target: TunedTarget) -> PathBuf {
+        let file = self.file(target);
+        fs::canonicalize(&file).unwrap_or(file).with_file_name(LOCK)
     }
 
     /// Reads a table; an empty one if there is no file.
@@ -201,7 +210,9 @@ impl TablePlace {
             let reason = format!("it would be larger than {} MiB; {ADVICE}", MOST_BYTES >> 20);
             return Err(failed(io::Error::other(reason)));
         }
-        let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.folder).map_err(failed)?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(DRAFT).rand_bytes(DRAFT_CHARACTERS);
+        let mut draft = builder.tempfile_in(&self.folder).map_err(failed)?;
         // Temporary files are private, but other users of a shared folder read its tables. The lock has the
         // permissions that this process gives to new files.
         let like = fs::metadata(&self.file).or_else(|_| self.lock.metadata()).map_err(failed)?;
@@ -214,11 +225,19 @@ impl TablePlace {
     /// Removes drafts of processes that were killed. Only the holder of the lock has one.
     fn remove_drafts(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(DRAFT) {
+            // Of the entry itself: a link to a file is none of ours.
+            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+            if is_file && is_draft(&entry.file_name().to_string_lossy()) {
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
+}
+
+/// Whether a draft has such a name: a folder may hold files of others.
+fn is_draft(name: &str) -> bool {
+    let random = name.strip_prefix(DRAFT).unwrap_or_default();
+    random.len() == DRAFT_CHARACTERS && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Reads a regular file of bounded size.
@@ -276,10 +295,22 @@ mod tests {
     #[test]
     fn a_draft_of_a_killed_process_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let draft = folder.path().join(".draft-abc");
-        fs::write(&draft, "{").unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let draft = path(&format!("{DRAFT}abcDEF12"));
+        let foreign =
+            [".draft-novel.txt", ".draft-abcdef", &format!("{DRAFT}notes.md"), &format!("{DRAFT}a")];
+        for file in [&draft].into_iter().cloned().chain(foreign.map(path)) {
+            fs::write(file, "{").unwrap();
+        }
+        let subfolder = path(&format!("{DRAFT}12345678"));
+        fs::create_dir(&subfolder).unwrap();
         TunedFolder::new(folder.path()).record(entry(1)).unwrap();
         assert!(!draft.exists());
+        assert!(foreign.map(path).iter().all(|file| file.exists()) && subfolder.exists());
+        // Names that Octile makes are recognized.
+        let place = TablePlace::lock(path("cpu.json")).unwrap();
+        let made = place.draft(&TunedTable::default()).unwrap();
+        assert!(is_draft(&made.path().file_name().unwrap().to_string_lossy()), "{}", made.path().display());
     }
 
     #[cfg(unix)]

@@ -18,9 +18,9 @@ use octile_runtime::{cpu, cuda, pjrt};
 fn kernels(entry: &TunedEntry) -> Option<String> {
     let TunedEntry { problem, device: TunedDevice { target, name, units }, choice, .. } = entry;
     match (target, choice) {
-        (TunedTarget::Cpu, None) => Some(cpu::tuned::with().kernels),
+        (TunedTarget::Cpu, None) => Some(cpu::tuned::kernels().kernels),
         (TunedTarget::Cpu, Some(TunedChoice::Cpu(choice))) => {
-            choice.fits(problem, &Isa::ALL, *units).then(|| cpu::tuned::with().kernels)
+            choice.is_candidate(problem, &Isa::ALL, *units).then(|| cpu::tuned::kernels().kernels)
         }
         (TunedTarget::Gpu, None | Some(TunedChoice::Gpu(_))) => {
             let lower = name.to_lowercase();
@@ -94,7 +94,7 @@ fn stale_entries_and_foreign_choices_are_found() {
     let chip = TpuChip::named("tpu7x").unwrap();
     let tile = TpuPlan::candidates(&problem, chip, Strategy::Strip).last().unwrap().tile;
     let config = HopperPlan::candidates(&problem, &HOPPER_GPUS[1]).unwrap().last().unwrap().shape;
-    let isa = Isa::Portable;
+    let isa = Isa::Avx2;
     let choice = CpuChoice { isa, threads: 4, blocking: octile_core::plan::cpu::Blocking::default() };
     let live = [
         entry(TunedTarget::Cpu, "Zen 5", 4, TunedChoice::Cpu(choice)),

@@ -41,5 +41,9 @@ fn json_text(path: &Path) -> Result<String> {
     if text.len() as u64 > JSON_LIMIT {
         return Err(too_long(text.len() as u64));
     }
+    // Some editors begin a file with a byte order mark.
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
     Ok(text)
 }

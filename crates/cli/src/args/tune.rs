@@ -100,6 +100,15 @@ fn positive_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl TuneArgs {
+    /// Rejects documents where shapes are only listed.
+    pub fn require_search(&self) -> Result<(), IdleOption> {
+        let documents = [("--html", self.html.is_some()), ("--json", self.json.json.is_some())];
+        match documents.into_iter().find(|(_, given)| self.list && *given) {
+            Some((option, _)) => Err(IdleOption { option, needs: "a search, not --list" }),
+            None => Ok(()),
+        }
+    }
+
     /// Rejects options that have no effect on this backend.
     pub fn require_sense(&self, backend: TuneBackend) -> Result<(), IdleOption> {
         self.problems.require_sense()?;
@@ -107,6 +116,7 @@ impl TuneArgs {
         let options = [
             // clap drops `requires` where an option that conflicts with the required one is given.
             ("--tp", self.tp.is_some(), self.problems.model.is_some(), "--model"),
+            ("--html", self.html.is_some(), self.explain.is_some(), "--explain"),
             ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
             ("--chip", self.chip.is_some(), tpu, "--backend tpu"),
             ("--libtpu", self.libtpu.is_some(), tpu, "--backend tpu"),

@@ -271,6 +271,9 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
     let model = model::Model::open(&args.work.problems)?;
     let request = bench::request(&args, model.as_ref())?;
     if args.list {
+        if json.is_some() {
+            bail!("--list prints shapes and has no --json: remove one of them");
+        }
         print::tune::list(&request.cases);
         return Ok(Verdict::Passed);
     }
@@ -281,6 +284,9 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
     work::require_memory(request.cases.iter().map(|case| &case.problem))?;
     let backend = work::open_backends(&args.work)?.remove(0);
     work::print_table_notes(backend.as_ref(), &request.cases);
+    if let Some(reason) = bench::why_not_tuned(&args, backend.as_ref(), &request) {
+        print::say(&format!("octile: --tuned has no effect here: {reason}"));
+    }
     let report = bench::run(backend.as_ref(), &request)?;
     let comparison = baseline.map(|baseline| BenchComparison::new(&baseline, &BenchBaseline::from(&report)));
     let comparison = comparison.transpose()?;
@@ -301,6 +307,7 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
 
 /// Searches plans for the shapes, or explains the candidates of one.
 fn tune_shapes(args: &TuneArgs) -> Result<Verdict> {
+    args.require_search()?;
     let cases = tune::cases(args)?;
     if args.list {
         print::tune::list(&cases);
@@ -309,14 +316,21 @@ fn tune_shapes(args: &TuneArgs) -> Result<Verdict> {
     let json = Destination::open_json(&args.json)?;
     let html = args.html.as_deref().map(Destination::open).transpose()?;
     json.as_ref().map_or(Ok(()), |json| json.require_apart(args.html.clone()))?;
+    for output in [&json, &html].into_iter().flatten() {
+        output.require_apart(tune::tables())?;
+    }
     let is_replaced = takes_stdout([&html]);
     let report = tune::run(args, &cases)?;
+    if report.shapes.is_empty() {
+        report.require_complete()?;
+    }
     html.map_or(Ok(()), |html| html.finish(&print::tune::page(&report)))?;
     deliver(json, Schema::v1("octile-tune"), &report, || match args.explain {
         _ if is_replaced => {}
         Some(_) => print::tune::explanation(&report),
         None => print::tune::report(&report),
     })?;
+    report.require_complete()?;
     Ok(Verdict::of(report.shapes.iter().all(|shape| shape.refusal.is_none())))
 }
 

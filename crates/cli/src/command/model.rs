@@ -3,13 +3,17 @@
 use std::{collections::HashSet, path::Path};
 
 use anyhow::{Context, Result, bail};
-use octile_checkpoint::{Checkpoint, LinearLayer, without_numbers};
+use octile_checkpoint::{Checkpoint, CheckpointError, LinearLayer, without_numbers};
 use octile_core::{Problem, QuantBlock, QuantizedWeight, Strategy};
 use octile_harness::{HarnessError, bench::BenchReport, case::Case, shapes::ModelConfig};
 use serde::Serialize;
 
 use super::work::within;
-use crate::{args::ProblemArgs, input, print::shown};
+use crate::{
+    args::ProblemArgs,
+    input,
+    print::{self, one_line, shown},
+};
 
 /// Rows of activations if `--tokens` is not given.
 const TOKENS: [usize; 3] = [1, 16, 512];
@@ -80,7 +84,7 @@ impl Model {
             }
         }
         if layers.is_empty() {
-            bail!("{} holds no linear layer: name a checkpoint with weight matrices", shown(path));
+            return Err(NoLayers(shown(path)).into());
         }
         for layer in &mut layers {
             layer.active = match experts {
@@ -136,8 +140,17 @@ impl Model {
                 // One that tells no layers leaves those of the other.
                 match (stored, configured(problems, &config, 1)) {
                     (Ok(stored), Ok(fused)) => [stored, fused].concat(),
-                    (Ok(cases), _) | (Err(_), Ok(cases)) => cases,
-                    (Err(error), Err(_)) => return Err(error),
+                    (Ok(stored), Err(error)) => {
+                        if has_config {
+                            leave_out("fused layers", &error);
+                        }
+                        stored
+                    }
+                    (Err(error), Ok(fused)) if is_foreign(&error) => {
+                        leave_out("stored layers", &error);
+                        fused
+                    }
+                    (Err(error), _) => return Err(error),
                 }
             }
         };
@@ -180,6 +193,37 @@ impl Model {
     }
 }
 
+/// Says which layers of a model are not searched.
+fn leave_out(layers: &str, error: &anyhow::Error) {
+    print::say(&one_line(&format!("octile: leaving out the {layers}: {error:#}")));
+}
+
+/// Whether weights are whole, but in a format of which octile reads no layers.
+fn is_foreign(error: &anyhow::Error) -> bool {
+    use CheckpointError as E;
+    match error.downcast_ref::<E>() {
+        None => error.is::<NoLayers>(),
+        Some(error) => matches!(
+            error,
+            E::UnknownDtype { .. }
+                | E::MissingScales { .. }
+                | E::TwoScales { .. }
+                | E::ScaleShape { .. }
+                | E::ScaleDtype { .. }
+                | E::OrphanScales { .. }
+                | E::UnsupportedFp8 { .. }
+                | E::BlockSize { .. }
+                | E::OtherQuantization { .. }
+                | E::NothingToDo { .. }
+        ),
+    }
+}
+
+/// A checkpoint without weight matrices that octile reads.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} holds no linear layer: name a checkpoint with weight matrices")]
+struct NoLayers(String);
+
 /// Whether a folder has a weight file.
 fn has_weights(folder: &Path) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -189,8 +233,10 @@ fn has_weights(folder: &Path) -> bool {
 /// The layers that a configuration describes, on one of `degree` devices.
 fn configured(problems: &ProblemArgs, config: &Path, degree: usize) -> Result<Vec<Case>> {
     let bytes = input::read(config, input::MANIFEST_BYTES)?;
+    // Some editors begin a file with a byte order mark.
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let values: serde_json::Value =
-        serde_json::from_slice(&bytes).with_context(|| format!("{} is not JSON", shown(config)))?;
+        serde_json::from_slice(text).with_context(|| format!("{} is not JSON", shown(config)))?;
     let model = ModelConfig::from_json(&values).with_context(|| shown(config))?;
     let layers = model.layers(degree).with_context(|| shown(config))?;
     let mut cases = Vec::new();

@@ -1,21 +1,31 @@
 //! `octile tune`: searches plans, and keeps those that beat the default.
 
-use std::collections::{HashMap, HashSet, hash_map::Entry};
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    fmt,
+    path::PathBuf,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{
-    ActivationKind,
+    ActivationKind, Problem,
     device::tpu::TpuChip,
-    tuned::{TunedDevice, TunedTables},
+    tuned::{TunedDevice, TunedEntry, TunedTables, TunedTarget},
 };
 use octile_harness::{
-    Observer,
+    HarnessError, Observer,
     backend::has_usable_gpu,
-    case::{Case, named_cases},
+    case::{Case, UNNAMED, named_cases},
     static_cycles::StaticCounter,
     tune::{self, CpuTuner, GpuTuner, SearchEffort, TpuTuner, TunedShape, Tuner},
 };
-use octile_runtime::tuned::{FOLDER_VARIABLE, TunedFolder, is_enabled};
+use octile_runtime::{
+    cuda::CudaError,
+    tuned::{FOLDER_VARIABLE, TunedFolder, is_enabled},
+};
 use serde::Serialize;
 
 use super::{
@@ -26,7 +36,7 @@ use super::{
 use crate::{
     args::{ChipChoice, TuneArgs, TuneBackend},
     interrupt,
-    print::{self, shown},
+    print::{self, one_line, shown},
     progress::Progress,
     restart,
     tools::{LIBTPU, ToolPaths},
@@ -41,6 +51,9 @@ pub struct TuneReport {
     pub unit: &'static str,
     /// The shapes that are done.
     pub shapes: Vec<TunedShape>,
+    /// The shapes that could not be searched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<TuneFailure>,
     /// Shapes that were asked for.
     pub asked: usize,
     /// The table, unless nothing is kept.
@@ -49,7 +62,47 @@ pub struct TuneReport {
     pub is_used: bool,
 }
 
+/// A shape that could not be searched.
+#[derive(Debug, Serialize)]
+pub struct TuneFailure {
+    /// Name in tables.
+    pub label: String,
+    /// The problem.
+    pub problem: Problem,
+    /// Why not.
+    pub error: String,
+}
+
+impl fmt::Display for TuneFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { label, problem, error } = self;
+        let name = if label == UNNAMED { String::new() } else { format!(" ({label})") };
+        f.write_str(&one_line(&format!("cannot tune {problem}{name}: {error}")))
+    }
+}
+
+/// Failures that are printed one by one.
+const MOST_FAILURES: usize = 8;
+
 impl TuneReport {
+    /// An error unless every shape is done, after sentences about those that are not.
+    pub fn require_complete(&self) -> Result<()> {
+        let (done, asked) = (self.shapes.len(), self.asked);
+        if done == asked {
+            return Ok(());
+        }
+        if let (1, [failure]) = (asked, &self.failures[..]) {
+            bail!("{failure}");
+        }
+        for failure in self.failures.iter().take(MOST_FAILURES) {
+            print::say(&format!("octile: {failure}"));
+        }
+        bail!(
+            "{} of {asked} shapes could not be tuned: leave out what fails, or run it again to go on",
+            asked - done
+        )
+    }
+
     /// Shapes that were searched by this command.
     pub fn searched(&self) -> impl Iterator<Item = &TunedShape> {
         self.shapes.iter().filter(|shape| !shape.is_known)
@@ -108,24 +161,31 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
         })?),
     };
     if let Some(folder) = &folder {
-        folder.require_writable(target)?;
+        patiently(folder, target, || folder.require_writable(target))?;
     }
     let table = folder.as_ref().map(|folder| folder.read(target)).transpose()?.unwrap_or_default();
     let tables = TunedTables::of_user(table);
-    let stale = |entry: &octile_core::tuned::TunedEntry| tuner.with(&entry.problem, entry.choice);
-    if let Some(note) = tables.stale(&tuner.device(), |_| true, stale) {
+    let asked: HashSet<&Problem> = cases.iter().map(|case| &case.problem).collect();
+    let with = |entry: &TunedEntry| tuner.with(&entry.problem, entry.choice);
+    // Of other problems no kernels are generated: a table may hold thousands, and any sizes.
+    if let Some(note) = tables.stale(&tuner.device(), |problem| asked.contains(problem), with) {
         print::say(&format!("octile: {note}"));
     }
     let mut report = TuneReport {
         device: tuner.device(),
         unit: tuner.unit(),
         shapes: Vec::new(),
+        failures: Vec::new(),
         asked: cases.len(),
         table: folder.as_ref().map(|folder| shown(&folder.file(target)).to_string()),
         is_used: is_enabled(),
     };
-    let effort =
-        SearchEffort { budget: args.budget, stops_early: args.explain.is_none(), ..SearchEffort::default() };
+    let effort = SearchEffort {
+        budget: args.budget,
+        stops_early: args.explain.is_none(),
+        explains: args.explain.is_some() || args.json.json.is_some(),
+        ..SearchEffort::default()
+    };
     let progress = Progress::new(cases.len() as u64);
     for case in cases {
         let known = (!args.again).then(|| tune::known(tuner.as_ref(), &tables, &case.problem)).flatten();
@@ -143,9 +203,22 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
                 if !report.shapes.is_empty() {
                     interrupt::keep(Some(print::tune::so_far(&report)));
                 }
-                let shape = tune::tune(tuner.as_ref(), case, &effort, &progress).map_err(with_advice)?;
-                if let Some(folder) = &folder {
-                    folder.record(shape.entry.clone())?;
+                let failure =
+                    |error: String| TuneFailure { label: case.label.clone(), problem: case.problem, error };
+                let shape = match tune::tune(tuner.as_ref(), case, &effort, &progress) {
+                    Ok(shape) => shape,
+                    Err(error) => {
+                        report.failures.push(failure(format!("{:#}", with_advice(error))));
+                        Observer::step(&progress);
+                        continue;
+                    }
+                };
+                let record =
+                    |folder: &TunedFolder| patiently(folder, target, || folder.record(shape.entry.clone()));
+                if let Some(Err(error)) = folder.as_ref().map(record) {
+                    // What others find could not be kept either.
+                    report.failures.push(failure(error.to_string()));
+                    break;
                 }
                 shape
             }
@@ -155,6 +228,33 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
     }
     interrupt::keep(None);
     Ok(report)
+}
+
+/// The user's tables, which no document may replace.
+pub fn tables() -> impl Iterator<Item = PathBuf> {
+    let folder = TunedFolder::of_user();
+    folder.into_iter().flat_map(|folder| TunedTarget::ALL.map(|target| folder.file(target)))
+}
+
+/// Time to wait for another process in silence.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Writes to a table. Another process may hold its lock: if that takes long, the user is told.
+fn patiently<R>(folder: &TunedFolder, target: TunedTarget, write: impl FnOnce() -> R) -> R {
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let watch = move || {
+            if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let lock = folder.lock_file(target);
+                print::say(&format!("octile: waiting for another process that has locked {}", shown(&lock)));
+            }
+        };
+        // Without the thread, it waits in silence.
+        let _ = thread::Builder::new().spawn_scoped(scope, watch);
+        let result = write();
+        drop(done);
+        result
+    })
 }
 
 fn choose_backend(args: &TuneArgs) -> TuneBackend {
@@ -173,9 +273,19 @@ fn choose_backend(args: &TuneArgs) -> TuneBackend {
     }
 }
 
+/// Adds what can be tuned without a GPU.
+fn without_gpu(error: HarnessError) -> anyhow::Error {
+    match error {
+        HarnessError::Cuda(CudaError::NoDriver | CudaError::NoGpu) => {
+            anyhow!("{error}; `octile tune --backend cpu` tunes this machine's CPU")
+        }
+        other => with_advice(other),
+    }
+}
+
 fn open(args: &TuneArgs, backend: TuneBackend) -> Result<Box<dyn Tuner>> {
     Ok(match backend {
-        TuneBackend::Gpu => Box::new(GpuTuner::open().map_err(with_advice)?),
+        TuneBackend::Gpu => Box::new(GpuTuner::open().map_err(without_gpu)?),
         TuneBackend::Tpu => {
             let chip = match args.chip {
                 Some(ChipChoice::Tpu(chip)) => chip,

@@ -7,7 +7,7 @@ use octile_core::{ActivationKind, Problem, plan::tpu::BlockMode};
 use octile_harness::{
     HarnessError,
     backend::{Backend, BackendChoice, KernelOptions, has_usable_gpu},
-    case::{Case, named_cases},
+    case::{Case, UNNAMED, named_cases},
 };
 use octile_runtime::cuda::CudaError;
 
@@ -108,7 +108,7 @@ fn listed(path: &Path) -> Result<Vec<Case>> {
         let (shape, comment) = line.split_once('#').unwrap_or((line, ""));
         if !shape.trim().is_empty() {
             let problem = shape.trim().parse().with_context(|| format!("{}:{}", shown(path), at + 1))?;
-            let label = if comment.trim().is_empty() { "Custom" } else { comment.trim() };
+            let label = if comment.trim().is_empty() { UNNAMED } else { comment.trim() };
             cases.push(Case { label: label.to_owned(), problem });
         }
     }

@@ -5,10 +5,11 @@ use std::fmt::Write;
 use octile_harness::{
     bench::{BenchReport, CaseTimings, Recommendation},
     compare::{BenchComparison, ComparedTiming, TimingChange},
+    roofline::Limiter,
     stats::Estimate,
 };
 
-use super::{emit, heading, rule, say};
+use super::{emit, heading, plans, rule, say};
 
 /// Prints every timing, the summary and the recommendation.
 pub fn report(report: &BenchReport) {
@@ -49,7 +50,8 @@ fn title(report: &BenchReport) -> String {
 fn case_table(report: &BenchReport, case: &CaseTimings) -> String {
     let problem = &case.case.problem;
     let roof = report.roof(problem);
-    let isa = case.isa.map(|isa| format!(", isa: {isa}")).unwrap_or_default();
+    let plans = || case.timings.iter().map(|timing| (timing.strategy, &timing.plan));
+    let isa = plans::isas(plans()).map(|isa| format!(", isa: {isa}")).unwrap_or_default();
     let mut text = heading(format!(
         "Configuration: {} ({problem}), x: {}, out: {}{isa}\nRoof: {:.3} TFLOP/s, limited by {}",
         case.case.label, problem.x, problem.out, roof.tflops, roof.limiter
@@ -90,6 +92,7 @@ fn case_table(report: &BenchReport, case: &CaseTimings) -> String {
             100.0 * winner.stats.median_ms / stats.median_ms
         );
     }
+    text += &plans::tuned(plans());
     for timing in &case.timings {
         if let Some((untuned, speedup)) = case.untuned(timing) {
             let _ = writeln!(
@@ -102,7 +105,11 @@ fn case_table(report: &BenchReport, case: &CaseTimings) -> String {
         }
     }
     if exceeds_roof {
-        text += "  above 100 % of the roof: the operands stay in cache between runs\n";
+        let reason = match roof.limiter {
+            Limiter::Memory => "the operands stay in cache between runs",
+            Limiter::Compute => "the peak was measured too low, on a machine that was busy",
+        };
+        let _ = writeln!(text, "  above 100 % of the roof: {reason}");
     }
     text += "  runs are interleaved; * smallest median\n\n";
     text
@@ -276,7 +283,7 @@ fn gate_line(pair: &ComparedTiming, limit: f64) -> String {
 mod tests {
     use octile_core::{Problem, QuantBlock, Strategy, device::cpu::Isa};
     use octile_harness::{
-        backend::{Peak, Setup},
+        backend::{Peak, PlanLabel, Setup},
         bench::Timing,
         case::named_cases,
         record::{BenchBaseline, Provenance},
@@ -288,11 +295,11 @@ mod tests {
     fn report_of(timings: &[(Strategy, &[f64])]) -> BenchReport {
         let problem = Problem::new(2048, 2048, 2048, QuantBlock::B512).unwrap();
         let timing = |&(strategy, samples): &(Strategy, &[f64])| {
-            Timing::new(strategy, &problem, Statistics::of(samples.to_vec()))
+            let plan = PlanLabel { isa: Some(Isa::Avx2), tuned: None };
+            Timing::new(strategy, plan, &problem, Statistics::of(samples.to_vec()))
         };
         let case = CaseTimings {
             case: named_cases(&[problem]).remove(0),
-            isa: Some(Isa::Avx2),
             timings: timings.iter().map(timing).collect(),
             refused: Vec::new(),
             untuned: Vec::new(),
@@ -317,6 +324,14 @@ mod tests {
         let report =
             report_of(&[(Strategy::Auto, &[56.0, 54.0, 55.0]), (Strategy::Strip, &[44.0, 45.0, 43.0])]);
         insta::assert_snapshot!(text(&report));
+    }
+
+    #[test]
+    fn a_roof_that_is_exceeded_is_explained() {
+        let mut report = report_of(&[(Strategy::Strip, &[10.0])]);
+        assert!(text(&report).contains("above 100 % of the roof: the peak was measured too low"));
+        report.peak = Peak { tflops: 500.0, read_gbytes: 0.1 };
+        assert!(text(&report).contains("above 100 % of the roof: the operands stay in cache"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod inspect;
 pub mod inspect_model;
 pub mod model;
 mod paint;
+mod plans;
 mod printable;
 pub mod quantize;
 pub mod report;

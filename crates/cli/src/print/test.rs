@@ -8,7 +8,7 @@ use octile_harness::{
     correctness::{CaseChecks, TestReport},
 };
 
-use super::{emit, heading};
+use super::{emit, heading, plans};
 
 /// Prints every check and the summary.
 pub fn report(report: &TestReport) {
@@ -44,7 +44,8 @@ fn text(report: &TestReport) -> String {
     let mut text = title(report);
     for case in &report.cases {
         let problem = &case.case.problem;
-        let isa = case.isa.map(|isa| format!(", isa {isa}")).unwrap_or_default();
+        let plans = || case.checks.iter().map(|(strategy, _)| *strategy).zip(&case.plans);
+        let isa = plans::isas(plans()).map(|isa| format!(", isa {isa}")).unwrap_or_default();
         let (label, x, out) = (&case.case.label, problem.x, problem.out);
         let _ = writeln!(text, "\nTest: {problem} ({label}), x {x}, out {out}{isa}");
         let _ = writeln!(
@@ -66,6 +67,7 @@ fn text(report: &TestReport) -> String {
                 verdict(check.passed())
             );
         }
+        text += &plans::tuned(plans());
         text.extend(failures(case));
     }
     let _ = writeln!(
@@ -144,7 +146,11 @@ mod tests {
     use octile_core::{
         Problem, QuantBlock, Strategy, device::cpu::Isa, exact::WrongElement, oracle::Comparison,
     };
-    use octile_harness::{backend::Setup, case::named_cases, record::Provenance};
+    use octile_harness::{
+        backend::{PlanLabel, Setup},
+        case::named_cases,
+        record::Provenance,
+    };
 
     use super::*;
 
@@ -165,14 +171,15 @@ mod tests {
         let wrong = WrongElement { row: 5, col: 6, result: 2.5, expected: 1.5 };
         let inexact = ExactCheck { draws: 1, wrong: 16, first: Some(wrong) };
         let problem = Problem::new(512, 512, 512, QuantBlock::B128).unwrap();
+        let plan = PlanLabel { isa: Some(Isa::Avx2), tuned: None };
         let drops_a_block = CaseChecks {
             case: named_cases(&[problem]).remove(0),
-            isa: Some(Isa::Avx2),
             checks: vec![(Strategy::Auto, Check { exact: Some(inexact), ..check(0.9, true) })],
+            plans: vec![plan.clone()],
         };
         let case = CaseChecks {
             case: named_cases(&[problem]).remove(0),
-            isa: Some(Isa::Avx2),
+            plans: vec![plan; 4],
             checks: vec![
                 (Strategy::Auto, check(0.01, true)),
                 (Strategy::Dma, check(17.0, true)),

@@ -6,18 +6,21 @@ use std::fmt::Write;
 
 use octile_core::tuned::{TunedEntry, TunedSamples, TunedTarget, median};
 use octile_harness::{
-    case::Case,
+    case::{Case, UNNAMED},
     tune::{CandidateReport, TunedShape},
 };
 
-use super::{counted, emit, heading};
+use super::{Text, counted, emit, emit_document, heading};
 use crate::command::tune::TuneReport;
 
 pub use page::page;
 
 /// Prints the shapes, one per line, as `--shapes-from` reads them.
 pub fn list(cases: &[Case]) {
-    emit(&cases.iter().map(|case| format!("{}  # {}\n", case.problem, case.label)).collect());
+    // What `--shapes-from` reads is no report: `--quiet` leaves it.
+    emit_document(
+        &cases.iter().map(|case| format!("{}  # {}\n", case.problem, case.label)).collect::<Text>(),
+    );
 }
 
 /// Prints what was found.
@@ -80,15 +83,18 @@ fn line(report: &TuneReport, shape: &TunedShape) -> String {
     let entry = &shape.entry;
     let default = shown(cost(entry, |samples| &samples.default), report.unit);
     let known = if shape.is_known { ", known before" } else { "" };
-    let label = &shape.label;
+    let label = match &shape.label[..] {
+        UNNAMED => String::new(),
+        label => format!(" ({label})"),
+    };
     let problem = shape.problem.to_string();
     let mut line = match &entry.choice {
         Some(choice) => {
             let tuned = shown(cost(entry, |samples| &samples.tuned), report.unit);
             let speedup = format!("{:.2}x", entry.speedup);
-            row([&problem, &default, &tuned, &speedup], &format!("{choice} ({label}){known}"))
+            row([&problem, &default, &tuned, &speedup], &format!("{choice}{label}{known}"))
         }
-        None => row([&problem, &default, "-", "-"], &format!("the default is fastest ({label}){known}")),
+        None => row([&problem, &default, "-", "-"], &format!("the default is fastest{label}{known}")),
     };
     if let Some(refusal) = &shape.refusal {
         let _ = writeln!(line, "    refused: {refusal}");
@@ -165,7 +171,7 @@ fn candidates(report: &TuneReport, shape: &TunedShape) -> String {
     for (index, candidate) in sorted {
         let is_chosen = shape.entry.choice == Some(candidate.choice);
         let (mark, name) = (if is_chosen { '*' } else { ' ' }, name(index, candidate));
-        let modelled = candidate.model.cost.map_or_else(|| "-".to_owned(), |cost| shown(cost, unit));
+        let modelled = modelled(candidate).map_or_else(|| "-".to_owned(), |cost| shown(cost, unit));
         let (measured, percent) = match is_rejected(candidate) {
             true => ("rejected".to_owned(), "-".to_owned()),
             false => (shown(candidate.median, unit), format!("{:.1}", 100.0 * best / candidate.median)),
@@ -173,12 +179,37 @@ fn candidates(report: &TuneReport, shape: &TunedShape) -> String {
         let _ = writeln!(
             text,
             "{mark} {name:<width$} {measured:>14} {modelled:>14} {percent:>9}  {}",
-            candidate.model.limit
+            limit(candidate)
         );
     }
-    text += &verdict(shape);
+    text += &verdict(report, shape);
+    text += above_roofline(report, shape).unwrap_or_default();
     text += &legend(report);
     text
+}
+
+/// Expected cost of a candidate.
+fn modelled(candidate: &CandidateReport) -> Option<f64> {
+    candidate.model.as_ref()?.cost
+}
+
+/// What limits a candidate.
+fn limit(candidate: &CandidateReport) -> &str {
+    candidate.model.as_ref().map_or("-", |model| &model.limit)
+}
+
+/// Why candidates of a CPU are faster than their roofline, where they are.
+fn above_roofline(report: &TuneReport, shape: &TunedShape) -> Option<&'static str> {
+    let is_above =
+        |candidate: &&CandidateReport| modelled(candidate).is_some_and(|cost| candidate.median < cost);
+    let above = || shape.candidates.iter().filter(is_above);
+    if report.device.target != TunedTarget::Cpu || above().next().is_none() {
+        return None;
+    }
+    Some(match above().any(|candidate| limit(candidate) == "FLOPs") {
+        true => "faster than the roofline: peak FLOPs were measured too low, on a machine that was busy\n",
+        false => "faster than the roofline: the operands stay in cache between calls\n",
+    })
 }
 
 /// Whether the compiler does not take it.
@@ -195,11 +226,18 @@ fn by_cost(shape: &TunedShape) -> (Vec<(usize, &CandidateReport)>, f64) {
 }
 
 /// What a search would record.
-fn verdict(shape: &TunedShape) -> String {
+fn verdict(report: &TuneReport, shape: &TunedShape) -> String {
     if let Some(refusal) = &shape.refusal {
         return format!("the fastest is refused: {refusal}\n");
     }
     match shape.entry.choice {
+        // Cycles are counted: the same every time.
+        Some(choice) if report.unit == "cycles" => {
+            format!("* {choice}: the default needs {:.2}x as many cycles\n", shape.entry.speedup)
+        }
+        None if report.unit == "cycles" => {
+            "no candidate saves 1 % of the default's cycles: tuning would keep the default\n".to_owned()
+        }
         Some(choice) => format!(
             "* {choice}: {:.2}x as fast as the default in further rounds of these two, by more than the noise\n",
             shape.entry.speedup
@@ -208,5 +246,80 @@ fn verdict(shape: &TunedShape) -> String {
             "no candidate beat the default by more than the noise and 1 %: tuning would keep the default\n"
                 .to_owned()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octile_core::tuned::{TunedChoice, TunedDevice, TunedWith};
+    use octile_harness::tune::Model;
+
+    use super::*;
+
+    /// A search of one candidate beside the default, which took these costs.
+    fn report(target: TunedTarget, unit: &'static str, median: f64, model: Option<Model>) -> TuneReport {
+        let device = TunedDevice { target, name: "test".to_owned(), units: 1 };
+        let problem = "64x256x512:128".parse().unwrap();
+        let choice: TunedChoice = serde_json::from_str(r#"{"tpu": {"m": 64, "n": 128, "k": 256}}"#).unwrap();
+        let entry = TunedEntry {
+            device: device.clone(),
+            with: TunedWith::new("0", ""),
+            problem,
+            choice: Some(choice),
+            speedup: 1.25,
+            candidates: 1,
+            date: String::new(),
+            samples: Vec::new(),
+        };
+        let candidate = CandidateReport { choice, name: "a tile".to_owned(), model, median, rounds: 1 };
+        let shape = TunedShape {
+            label: UNNAMED.to_owned(),
+            problem,
+            entry,
+            is_known: false,
+            candidates: vec![candidate],
+            refusal: None,
+            seconds: 0.0,
+        };
+        TuneReport {
+            device,
+            unit,
+            shapes: vec![shape],
+            failures: Vec::new(),
+            asked: 1,
+            table: None,
+            is_used: true,
+        }
+    }
+
+    fn explained(report: &TuneReport) -> String {
+        candidates(report, &report.shapes[0])
+    }
+
+    #[test]
+    fn a_roofline_that_is_exceeded_is_explained() {
+        let text = |median, limit: &str| {
+            let model = Model { cost: Some(1.0), limit: limit.to_owned() };
+            explained(&report(TunedTarget::Cpu, "ms", median, Some(model)))
+        };
+        assert!(text(0.5, "FLOPs").contains("peak FLOPs were measured too low"));
+        assert!(text(0.5, "bandwidth").contains("the operands stay in cache"));
+        assert!(!text(1.5, "FLOPs").contains("faster than the roofline"));
+    }
+
+    #[test]
+    fn counted_cycles_have_no_noise_and_no_rounds() {
+        let text = explained(&report(TunedTarget::Tpu, "cycles", 100.0, None));
+        assert!(text.contains("* tile 64x128x256: the default needs 1.25x as many cycles\n"), "{text}");
+        assert!(!text.contains("noise") && !text.contains("rounds"), "{text}");
+        assert!(explained(&report(TunedTarget::Gpu, "ms", 1.0, None)).contains("by more than the noise"));
+    }
+
+    #[test]
+    fn a_shape_without_a_name_has_none_in_parentheses() {
+        let mut report = report(TunedTarget::Tpu, "cycles", 100.0, None);
+        assert!(line(&report, &report.shapes[0]).ends_with("  tile 64x128x256\n"));
+        report.shapes[0].label = "gate".to_owned();
+        assert!(line(&report, &report.shapes[0]).ends_with("  tile 64x128x256 (gate)\n"));
     }
 }

@@ -5,11 +5,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use serde::Serialize;
+
 use super::{TableError, TunedDevice, TunedEntry, TunedTable, TunedTarget, TunedWith};
 use crate::Problem;
 
 /// Who measured a table, which decides what makes its entries stale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TableOrigin {
     /// The user. An entry counts with the versions that it was measured with: a new driver is a reason to
     /// measure again, and the user can.
@@ -25,19 +28,40 @@ impl TableOrigin {
     fn difference(self, then: &TunedWith, now: &TunedWith) -> Option<String> {
         if self == Self::User {
             if then.library != now.library {
-                return Some(format!("octile {}, not {}", then.library, now.library));
+                return Some(format!("octile {}, not {}", excerpt(&then.library), now.library));
             }
             if then.driver != now.driver {
                 let named = |driver: &str| match driver {
                     "" => "no driver".to_owned(),
-                    compiler if compiler.contains(' ') => compiler.to_owned(),
-                    version => format!("driver {version}"),
+                    compiler if compiler.contains(' ') => excerpt(compiler),
+                    version => format!("driver {}", excerpt(version)),
                 };
                 return Some(format!("{}, not {}", named(&then.driver), named(&now.driver)));
             }
         }
         (then.kernels != now.kernels).then(|| "other kernels".to_owned())
     }
+}
+
+/// Longest text of an entry in a sentence.
+const EXCERPT: usize = 40;
+/// Most reasons in a sentence.
+const MOST_REASONS: usize = 3;
+
+/// Text of a file as a part of one line, cut where it is long.
+fn excerpt(text: &str) -> String {
+    let mut shown = String::new();
+    for (at, character) in text.chars().enumerate() {
+        match character {
+            _ if at == EXCERPT => {
+                shown.push('…');
+                break;
+            }
+            control if control.is_control() => shown.extend(control.escape_default()),
+            other => shown.push(other),
+        }
+    }
+    shown
 }
 
 /// A table that is looked up by problem.
@@ -134,14 +158,24 @@ impl TunedTables {
         problem: &Problem,
         with: impl Fn(&TunedEntry) -> Option<TunedWith>,
     ) -> Option<&TunedEntry> {
+        self.find(device, problem, with).map(|(_, entry)| entry)
+    }
+
+    /// The same with the table that has it.
+    pub fn find(
+        &self,
+        device: &TunedDevice,
+        problem: &Problem,
+        with: impl Fn(&TunedEntry) -> Option<TunedWith>,
+    ) -> Option<(TableOrigin, &TunedEntry)> {
         self.layers().into_iter().find_map(|(origin, table)| {
             let entry = table.entry(device, problem)?;
             let now = with(entry)?;
-            origin.difference(&entry.with, &now).is_none().then_some(entry)
+            origin.difference(&entry.with, &now).is_none().then_some((origin, entry))
         })
     }
 
-    /// One sentence about entries of the user for this device and these problems that do not count any more.
+    /// What entries of the user for this device and these problems that do not count any more differ in.
     pub fn stale(
         &self,
         device: &TunedDevice,
@@ -153,7 +187,7 @@ impl TunedTables {
         for entry in of_device.filter(|entry| is_asked(&entry.problem)) {
             let reason = match with(entry) {
                 Some(now) => TableOrigin::User.difference(&entry.with, &now),
-                None => Some("plans that this version does not make".to_owned()),
+                None => Some("plans that no search makes here".to_owned()),
             };
             if let Some(reason) = reason {
                 *reasons.entry(reason).or_default() += 1;
@@ -165,12 +199,13 @@ impl TunedTables {
             1 => format!("measured with {}", reasons.into_keys().next().unwrap_or_default()),
             _ => {
                 let parts = reasons.iter().map(|(reason, count)| format!("{count} with {reason}"));
-                format!("measured {}", parts.collect::<Vec<_>>().join("; "))
+                let mut parts: Vec<String> = parts.take(MOST_REASONS).collect();
+                let others: usize = reasons.values().skip(MOST_REASONS).sum();
+                parts.extend((others > 0).then(|| format!("{others} with others")));
+                format!("measured {}", parts.join("; "))
             }
         };
         let entries = if count == 1 { "entry" } else { "entries" };
-        Some(format!(
-            "ignoring {count} tuned {entries} for {device}, {measured}: run `octile tune` to measure again"
-        ))
+        Some(format!("ignoring {count} tuned {entries} for {device}, {measured}"))
     }
 }

@@ -89,6 +89,13 @@ fn damaged_text_is_an_error() {
         }
     }
     let message = |text: &str| TunedTable::parse(text).unwrap_err().to_string();
+    assert_eq!(message("[]"), "it is not a table of tuned plans: line 1 has what does not belong in one");
+    assert_eq!(message("{,"), "it is not a table of tuned plans: line 1 is not JSON");
+    assert_eq!(message("{\n"), "it is not a table of tuned plans: it ends in the middle");
+    // Nothing of a foreign file reaches the sentence.
+    let key =
+        format!(r#"{{"schema":"octile-tuned","version":1,"entries":[],"e\nvil{}":1}}"#, "A".repeat(999));
+    assert_eq!(message(&key), "it is not a table of tuned plans: line 1 has what does not belong in one");
     assert_eq!(message("{}"), "it is not a table of tuned plans: its schema is not octile-tuned");
     assert_eq!(
         message(r#"{"schema":"octile-tuned","version":2,"other":[]}"#),
@@ -122,6 +129,19 @@ fn entries_that_no_search_writes_are_refused() {
     assert_eq!(
         message(|entry| entry.samples.push(TunedSamples { tuned: Vec::new(), ..entry.samples[0].clone() })),
         "its entry for 16x512x512:128 has a choice without samples"
+    );
+    let not_followed = "its entry for 16x512x512:128 has a speedup that its samples do not give";
+    for change in [
+        (|entry| entry.speedup = -5.0) as fn(&mut TunedEntry),
+        |entry| entry.speedup = 1e300,
+        |entry| entry.speedup = 0.5,
+        |entry| (entry.choice, entry.speedup) = (None, 2.0),
+    ] {
+        assert_eq!(message(change), not_followed);
+    }
+    assert_eq!(
+        message(|entry| (entry.choice, entry.speedup, entry.samples[0].default) = (None, 1.0, Vec::new())),
+        "its entry for 16x512x512:128 has no samples"
     );
     assert_eq!(
         message(|entry| entry.samples.clear()),
@@ -158,19 +178,21 @@ fn stale_and_foreign_entries_do_not_count() {
     assert_eq!(usable(&tables, 3, now("abc", "")), 0);
     assert_eq!(usable(&tables, 2, now("abd", "")), 0);
     assert_eq!(usable(&tables, 2, |_| None), 0);
-    let again = "run `octile tune` to measure again";
     assert_eq!(
         stale(&tables, "abd", ""),
-        format!("ignoring 2 tuned entries for Zen 5, 2 threads, measured with other kernels: {again}")
+        "ignoring 2 tuned entries for Zen 5, 2 threads, measured with other kernels"
     );
     let problem = "16x512x512:128".parse().unwrap();
     assert_eq!(
         tables.stale(&device(2), |asked| *asked == problem, |_| None).unwrap(),
-        format!(
-            "ignoring 1 tuned entry for Zen 5, 2 threads, measured with plans that this version does not make: {again}"
-        )
+        "ignoring 1 tuned entry for Zen 5, 2 threads, measured with plans that no search makes here"
     );
     assert_eq!(tables.stale(&device(2), |_| false, |_| None), None);
+    let mut evil = entry("16x512x512:128", 1.0);
+    evil.with.library = format!("1\n\u{1b}[31m{}", "A".repeat(99));
+    let note = stale(&user(vec![evil]), "abc", "");
+    let cut = format!("measured with octile 1\\n\\u{{1b}}[31m{}…, not {LIBRARY}", "A".repeat(33));
+    assert!(note.ends_with(&cut), "{note}");
     let mut old = entry("16x512x512:128", 1.0);
     old.with.library = "0.0.9".to_owned();
     let mut driver = entry("17x512x512:128", 1.0);
@@ -181,7 +203,7 @@ fn stale_and_foreign_entries_do_not_count() {
         stale(&tables, "abc", "13.0"),
         format!(
             "ignoring 2 tuned entries for Zen 5, 2 threads, measured 1 with driver 12.8, not driver 13.0; 1 \
-             with octile 0.0.9, not {LIBRARY}: {again}"
+             with octile 0.0.9, not {LIBRARY}"
         )
     );
 }

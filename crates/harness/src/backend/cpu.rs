@@ -11,7 +11,7 @@ use octile_core::{
 };
 use octile_runtime::cpu::{Activation, Cpu, Floats, PackedWeight, WeightRef, Workspace, peak};
 
-use super::{Backend, Contender, OutputBuffer, Peak, Setup};
+use super::{Backend, Contender, OutputBuffer, Peak, PlanLabel, Setup, TunedLabel};
 use crate::Result;
 
 /// The CPU backend with its thread pool.
@@ -57,8 +57,11 @@ impl Backend for CpuBackend {
         self.cpu.best(problem, true)
     }
 
-    fn isa_for(&self, problem: &Problem) -> Option<Isa> {
-        Some(self.cpu.choice_for(problem, self.best(problem)).isa)
+    fn plan_label(&self, problem: &Problem, strategy: Strategy) -> PlanLabel {
+        PlanLabel {
+            isa: Some(self.cpu.choice_for(problem, strategy).isa),
+            tuned: self.cpu.tuned_choice(problem, strategy).map(TunedLabel::new),
+        }
     }
 
     fn table_notes(&self, problems: &[Problem]) -> Vec<String> {

@@ -17,7 +17,7 @@ use octile_runtime::cuda::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Backend, Contender, OutputBuffer, Peak, Setup};
+use super::{Backend, Contender, OutputBuffer, Peak, PlanLabel, Setup, TunedLabel};
 use crate::Result;
 
 /// Options of Hopper kernels.
@@ -116,6 +116,13 @@ impl Backend for GpuBackend {
 
     fn best(&self, problem: &Problem) -> Strategy {
         Strategy::best_for(problem, DeviceKind::Gpu)
+    }
+
+    fn plan_label(&self, problem: &Problem, strategy: Strategy) -> PlanLabel {
+        let default = self.kernels.plan(problem, self.gpu.properties(), strategy).ok();
+        let tuned = default.filter(|_| self.uses_tables());
+        let tuned = tuned.and_then(|default| cuda::tuned::choice(&self.gpu, &default));
+        PlanLabel { isa: None, tuned: tuned.map(TunedLabel::new) }
     }
 
     fn table_notes(&self, problems: &[Problem]) -> Vec<String> {

@@ -10,6 +10,7 @@ use std::{fmt, time::Duration};
 
 use octile_core::{
     Problem, Strategy, bound::Accumulator, device::cpu::Isa, plan::tpu::BlockMode, sample::Operands,
+    tuned::TableOrigin,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,9 +39,9 @@ pub trait Backend {
     /// The strategy that the backend picks for `problem`.
     fn best(&self, problem: &Problem) -> Strategy;
 
-    /// The CPU instruction set that multiplies `problem`, where the backend chooses among several.
-    fn isa_for(&self, _: &Problem) -> Option<Isa> {
-        None
+    /// What tells the plan of a strategy from that of others.
+    fn plan_label(&self, _: &Problem, _: Strategy) -> PlanLabel {
+        PlanLabel::default()
     }
 
     /// What a user should know about tuned tables before these problems run: sentences about files and
@@ -62,6 +63,32 @@ pub trait Backend {
         _operands: &'a Operands,
     ) -> Result<Option<Box<dyn Contender + 'a>>> {
         Ok(None)
+    }
+}
+
+/// What tells the plan of a strategy from that of others.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct PlanLabel {
+    /// The CPU instruction set, where the backend chooses among several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isa: Option<Isa>,
+    /// The choices of a tuned table, where the plan follows from them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<TunedLabel>,
+}
+
+/// Choices of a tuned table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TunedLabel {
+    /// The choices in words.
+    pub plan: String,
+    /// Whose table.
+    pub table: TableOrigin,
+}
+
+impl TunedLabel {
+    fn new((choice, table): (impl fmt::Display, TableOrigin)) -> Self {
+        Self { plan: choice.to_string(), table }
     }
 }
 

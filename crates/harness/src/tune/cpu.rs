@@ -18,7 +18,7 @@ use octile_runtime::cpu::{self, Cpu, PackedWeight, Workspace, peak};
 
 use super::{CHECKED_ROWS, Model, SEED, Trial, Tuner};
 use crate::{
-    Result,
+    HarnessError, Result,
     backend::{Contender, OutputBuffer, multiply_as},
     check::{Check, Expectation},
 };
@@ -40,8 +40,12 @@ pub struct CpuTuner {
 }
 
 impl CpuTuner {
-    /// The CPU with so many threads; one per core by default.
+    /// The CPU with so many threads; one per core by default. An error where a variable changes the default
+    /// plans: what beats them would say nothing about the plans of other processes.
     pub fn open(threads: Option<usize>) -> Result<Self> {
+        if let Some(variable) = cpu::variable_in_force()? {
+            return Err(HarnessError::DefaultPlans { variable });
+        }
         let builder = threads.map_or(Cpu::builder(), |threads| Cpu::builder().threads(threads));
         Ok(Self { cpu: builder.build()?, peaks: RefCell::default(), bandwidths: RefCell::default() })
     }
@@ -72,8 +76,8 @@ impl Tuner for CpuTuner {
         cpu::tuned::device(self.cpu.threads())
     }
 
-    fn with(&self, _: &Problem, _: Option<TunedChoice>) -> Option<TunedWith> {
-        Some(cpu::tuned::with())
+    fn with(&self, problem: &Problem, choice: Option<TunedChoice>) -> Option<TunedWith> {
+        cpu::tuned::with(self.cpu.threads(), problem, choice)
     }
 
     fn calls(&self) -> &'static [&'static str] {

@@ -29,11 +29,13 @@ pub struct SearchEffort {
     pub budget: Duration,
     /// Whether hopeless candidates drop out.
     pub stops_early: bool,
+    /// Whether each candidate is explained by a model, beside the budget.
+    pub explains: bool,
 }
 
 impl Default for SearchEffort {
     fn default() -> Self {
-        Self { rounds: 9, deciding: 31, budget: Duration::from_secs(5), stops_early: true }
+        Self { rounds: 9, deciding: 31, budget: Duration::from_secs(5), stops_early: true, explains: false }
     }
 }
 

@@ -12,6 +12,7 @@ use octile_core::{
         DeviceKind,
         cpu::{Blocking, CpuChoice, CpuPlan, is_worth_waking, useful_spinning_threads, useful_threads},
     },
+    tuned::TableOrigin,
 };
 
 use super::{
@@ -160,6 +161,14 @@ impl CpuBuilder {
     }
 }
 
+/// The environment variable that keeps this process from the default plans of others, if there is one.
+pub fn variable_in_force() -> Result<Option<&'static str>, CpuError> {
+    Ok(match isa_of_environment()? {
+        Some(_) => Some(ISA_VARIABLE),
+        None => INVARIANT.is_on()?.then_some(INVARIANT.variable),
+    })
+}
+
 fn isa_of_environment() -> Result<Option<Isa>, CpuError> {
     let named = std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty());
     named.map(|name| name.to_string_lossy().parse()).transpose().map_err(CpuError::Variable)
@@ -175,7 +184,7 @@ pub struct Cpu {
     own: Option<(IsaDispatch, DispatchSource)>,
     uses_tables: bool,
     /// Choices of tuned tables; all of them fit this machine.
-    tuned: HashMap<Problem, CpuChoice>,
+    tuned: HashMap<Problem, (CpuChoice, TableOrigin)>,
     threads: Threads,
     spreads_small_work: bool,
     executor: Option<&'static dyn Executor>,
@@ -236,12 +245,15 @@ impl Cpu {
 
     /// The choices that a plan for a problem follows from: those of a tuned table, or the default ones.
     pub fn choice_for(&self, problem: &Problem, strategy: Strategy) -> CpuChoice {
+        self.tuned_choice(problem, strategy)
+            .map_or_else(|| self.default_choice(problem), |(choice, _)| choice)
+    }
+
+    /// The choices of a tuned table for a problem, and which table that is.
+    pub fn tuned_choice(&self, problem: &Problem, strategy: Strategy) -> Option<(CpuChoice, TableOrigin)> {
         // Few processes have tables, and hashing a problem takes as long as the rest of a small call's plan.
-        let tuned = if self.tuned.is_empty() { None } else { self.tuned.get(problem) };
-        match tuned {
-            Some(choice) if strategy == Strategy::Strip => *choice,
-            _ => self.default_choice(problem),
-        }
+        let may_be_tuned = !self.tuned.is_empty() && strategy == Strategy::Strip;
+        if may_be_tuned { self.tuned.get(problem).copied() } else { None }
     }
 
     /// What a user should know about tuned tables before these problems are multiplied: sentences about files

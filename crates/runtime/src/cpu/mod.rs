@@ -51,7 +51,7 @@ mod workspace;
 
 pub use convert::{RowConverter, StoredFloat};
 pub use executor::Executor;
-pub use machine::{Cpu, CpuBuilder, CpuError, available};
+pub use machine::{Cpu, CpuBuilder, CpuError, available, variable_in_force};
 pub use multiply::MultiplyError;
 pub use octile_core::{
     ActivationKind, ActivationView, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use octile_core::{
     Problem,
     plan::cpu::CpuChoice,
-    tuned::{TunedDevice, TunedTables, TunedTarget, TunedWith},
+    tuned::{TableOrigin, TunedChoice, TunedDevice, TunedEntry, TunedTables, TunedTarget, TunedWith},
 };
 
 use super::{available, dispatch::cpu_id};
@@ -17,29 +17,40 @@ pub fn device(threads: usize) -> TunedDevice {
 }
 
 /// What CPU kernels are measured with: a hash of their source.
-pub fn with() -> TunedWith {
+pub fn kernels() -> TunedWith {
     TunedWith::new(env!("OCTILE_CPU_KERNELS"), "")
 }
 
+/// The same for a choice with so many threads of this machine. `None` where no search here tries it.
+pub fn with(threads: usize, problem: &Problem, choice: Option<TunedChoice>) -> Option<TunedWith> {
+    let is_tried = match choice {
+        Some(TunedChoice::Cpu(choice)) => choice.is_candidate(problem, &available(), threads),
+        Some(TunedChoice::Gpu(_) | TunedChoice::Tpu(_)) => false,
+        None => true,
+    };
+    is_tried.then(kernels)
+}
+
 /// The choices of the process's tables for a number of threads.
-pub(super) fn choices(threads: usize) -> HashMap<Problem, CpuChoice> {
+pub(super) fn choices(threads: usize) -> HashMap<Problem, (CpuChoice, TableOrigin)> {
     let tables = crate::tuned::for_use(TunedTarget::Cpu);
     tables.map(|tables| choices_of(tables, threads)).unwrap_or_default()
 }
 
-/// The same of tables. All of them fit this machine.
-fn choices_of(tables: &TunedTables, threads: usize) -> HashMap<Problem, CpuChoice> {
-    let (device, isas) = (device(threads), available());
+/// The same of tables.
+fn choices_of(tables: &TunedTables, threads: usize) -> HashMap<Problem, (CpuChoice, TableOrigin)> {
+    let device = device(threads);
     let choice = |problem: &Problem| {
-        let choice = tables.lookup(&device, problem, |_| Some(with()))?.choice?.cpu()?;
-        choice.fits(problem, &isas, threads).then_some((*problem, choice))
+        let (origin, entry) = tables.find(&device, problem, |entry| with(threads, problem, entry.choice))?;
+        Some((*problem, (entry.choice?.cpu()?, origin)))
     };
     tables.problems(&device).filter_map(choice).collect()
 }
 
 /// What a user should know about the process's tables before these problems are multiplied.
 pub(super) fn notes(threads: usize, problems: &[Problem]) -> Vec<String> {
-    crate::tuned::notes(&device(threads), problems, |_| Some(with()))
+    let with = |entry: &TunedEntry| with(threads, &entry.problem, entry.choice);
+    crate::tuned::notes(&device(threads), problems, with)
 }
 
 #[cfg(test)]
@@ -47,7 +58,7 @@ mod tests {
     use octile_core::{
         device::cpu::Isa,
         plan::cpu::Blocking,
-        tuned::{TunedChoice, TunedEntry, TunedSamples, TunedTable},
+        tuned::{TunedSamples, TunedTable},
     };
 
     use super::*;
@@ -55,7 +66,7 @@ mod tests {
     fn entry(shape: &str, choice: CpuChoice) -> TunedEntry {
         TunedEntry {
             device: device(2),
-            with: with(),
+            with: kernels(),
             problem: shape.parse().unwrap(),
             choice: Some(TunedChoice::Cpu(choice)),
             speedup: 2.0,
@@ -70,9 +81,15 @@ mod tests {
         }
     }
 
+    /// A choice that a search tries on any machine.
+    fn choice() -> CpuChoice {
+        let isa = available().into_iter().find(|&isa| isa != Isa::Portable).unwrap_or(Isa::Portable);
+        CpuChoice { isa, threads: 1, blocking: Blocking::default() }
+    }
+
     #[test]
     fn only_what_this_machine_can_do_is_used() {
-        let choice = CpuChoice { isa: Isa::Portable, threads: 1, blocking: Blocking::default() };
+        let choice = choice();
         let stale = TunedEntry { with: TunedWith::new("0", ""), ..entry("4x64x64:128", choice) };
         let mut table = TunedTable::default();
         table.merge(vec![
@@ -91,7 +108,7 @@ mod tests {
     }
 
     /// A user's entry that counts goes before the shipped one, also where it says that the default is
-    /// fastest; one that does not count leaves the shipped one in use.
+    /// fastest; one that does not count, or that no search makes, leaves the shipped one in use.
     #[test]
     fn a_stale_entry_of_the_user_hides_no_shipped_one() {
         let table = |entries| {
@@ -99,18 +116,21 @@ mod tests {
             table.merge(entries);
             table
         };
-        let choice = CpuChoice { isa: Isa::Portable, threads: 1, blocking: Blocking::default() };
+        let choice = choice();
         let other = CpuChoice { threads: 2, ..choice };
-        let shapes = ["1x64x64:128", "2x64x64:128", "3x64x64:128"];
+        let shapes = ["1x64x64:128", "2x64x64:128", "3x64x64:128", "5x64x64:128"];
         let shipped = shapes.map(|shape| TunedEntry {
-            with: TunedWith { library: "0.0.0".to_owned(), ..with() },
+            with: TunedWith { library: "0.0.0".to_owned(), ..kernels() },
             ..entry(shape, choice)
         });
         let stale = TunedEntry { with: TunedWith::new("0", ""), ..entry(shapes[0], other) };
         let fastest = TunedEntry { choice: None, ..entry(shapes[2], other) };
-        let user = table(vec![stale, entry(shapes[1], other), fastest]);
+        let untried = entry(shapes[3], CpuChoice { threads: 0, ..choice });
+        let user = table(vec![stale, entry(shapes[1], other), fastest, untried]);
         let choices = choices_of(&TunedTables::of_user(user).over(table(shipped.to_vec())), 2);
-        let chosen = shapes.map(|shape| choices.get(&shape.parse().unwrap()).map(|choice| choice.threads));
-        assert_eq!(chosen, [Some(1), Some(2), None]);
+        let chosen = shapes.map(|shape| choices.get(&shape.parse().unwrap()));
+        let (user, shipped) = (TableOrigin::User, TableOrigin::Shipped);
+        let expected = [Some(&(choice, shipped)), Some(&(other, user)), None, Some(&(choice, shipped))];
+        assert_eq!(chosen, expected);
     }
 }

@@ -9,7 +9,9 @@ use octile_core::{
     Problem, Strategy,
     device::hopper::HopperGpu,
     plan::hopper::{HopperPlan, STAGE_K, TileConfig, is_candidate},
-    tuned::{TunedChoice, TunedDevice, TunedEntry, TunedTables, TunedTarget, TunedWith, kernel_hash},
+    tuned::{
+        TableOrigin, TunedChoice, TunedDevice, TunedEntry, TunedTables, TunedTarget, TunedWith, kernel_hash,
+    },
 };
 use octile_kernels::hopper;
 
@@ -56,7 +58,12 @@ pub fn notes(gpu: &Gpu, problems: &[Problem]) -> Vec<String> {
 
 /// The plan of the process's tables that is faster than the default one.
 pub fn plan(gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
-    type Found = HashMap<(TunedDevice, i32, Problem), Option<TileConfig>>;
+    chosen(&default.problem, gpu.properties(), choice(gpu, default)?.0)
+}
+
+/// The tile of that plan, and the table that names it.
+pub fn choice(gpu: &Gpu, default: &HopperPlan) -> Option<(TileConfig, TableOrigin)> {
+    type Found = HashMap<(TunedDevice, i32, Problem), Option<(TileConfig, TableOrigin)>>;
     // Every layer of a model asks, and whether an entry counts takes milliseconds: its kernels are generated.
     static FOUND: LazyLock<Mutex<Found>> = LazyLock::new(Mutex::default);
     let tables = crate::tuned::for_use(TunedTarget::Gpu)?;
@@ -66,19 +73,18 @@ pub fn plan(gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
     }
     let key = (device(gpu), gpu.driver(), *problem);
     let found = lock(&FOUND).get(&key).copied();
-    let config = found.unwrap_or_else(|| {
+    found.unwrap_or_else(|| {
         let config = config_of(tables, gpu, problem);
         lock(&FOUND).insert(key, config);
         config
-    });
-    chosen(problem, gpu.properties(), config?)
+    })
 }
 
 /// The same of other tables.
 pub fn plan_of(tables: &TunedTables, gpu: &Gpu, default: &HopperPlan) -> Option<HopperPlan> {
     let problem = &default.problem;
-    let config = is_tuned(default).then(|| config_of(tables, gpu, problem))?;
-    chosen(problem, gpu.properties(), config?)
+    let (config, _) = is_tuned(default).then(|| config_of(tables, gpu, problem))??;
+    chosen(problem, gpu.properties(), config)
 }
 
 /// Whether plans of this kind are tuned: `strip` with the default promotion.
@@ -87,6 +93,7 @@ fn is_tuned(default: &HopperPlan) -> bool {
 }
 
 /// The tile of the first entry that counts.
-fn config_of(tables: &TunedTables, gpu: &Gpu, problem: &Problem) -> Option<TileConfig> {
-    tables.lookup(&device(gpu), problem, |entry| with_entry(gpu, entry))?.choice?.gpu()
+fn config_of(tables: &TunedTables, gpu: &Gpu, problem: &Problem) -> Option<(TileConfig, TableOrigin)> {
+    let (origin, entry) = tables.find(&device(gpu), problem, |entry| with_entry(gpu, entry))?;
+    Some((entry.choice?.gpu()?, origin))
 }

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use octile_harness::tune::{CandidateReport, TunedShape};
 
-use super::{by_cost, is_rejected, legend, measured_name, model_name, shown, verdict};
+use super::{by_cost, is_rejected, legend, limit, measured_name, model_name, modelled, shown, verdict};
 use crate::command::tune::TuneReport;
 
 const WIDTH: f64 = 520.0;
@@ -57,13 +57,13 @@ fn table(report: &TuneReport, shape: &TunedShape) -> Markup {
                     } @else {
                         td { (shown(candidate.median, unit)) }
                     }
-                    td { @if let Some(cost) = candidate.model.cost { (shown(cost, unit)) } @else { "-" } }
+                    td { @if let Some(cost) = modelled(candidate) { (shown(cost, unit)) } @else { "-" } }
                     td { @if !is_rejected(candidate) { (format!("{:.1}", 100.0 * best / candidate.median)) } }
-                    td { (candidate.model.limit) }
+                    td { (limit(candidate)) }
                 }
             }
         }
-        p { (verdict(shape)) }
+        p { (verdict(report, shape)) }
         @for line in legend(report).lines() { p.legend { (line) } }
     }
 }
@@ -74,7 +74,7 @@ fn plot(report: &TuneReport, shape: &TunedShape) -> Markup {
         .0
         .into_iter()
         .filter(|(_, candidate)| !is_rejected(candidate))
-        .filter_map(|(index, c)| Some((c.model.cost?.max(1e-9), c.median, index == 0, c)))
+        .filter_map(|(index, c)| Some((modelled(c)?.max(1e-9), c.median, index == 0, c)))
         .collect();
     let (measured_name, model_name) = (measured_name(report), model_name(report));
     let all = || points.iter().flat_map(|(model, measured, ..)| [*model, *measured]);

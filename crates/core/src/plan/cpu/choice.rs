@@ -59,9 +59,35 @@ impl CpuChoice {
             && CpuPlan::with_choice(*problem, Strategy::Strip, *self).thread_bytes() <= MOST_BYTES
     }
 
+    /// Whether a search on a machine with these ISAs and threads could try the choice. The default ISA follows
+    /// from rates that may be measured anew in every process: a choice counts around each.
+    pub fn is_candidate(&self, problem: &Problem, isas: &[Isa], threads: usize) -> bool {
+        let is_only = isas == [Isa::Portable];
+        let defaults = isas.iter().copied().filter(|&isa| is_only || isa != Isa::Portable);
+        self.fits(problem, isas, threads)
+            && defaults.into_iter().any(|isa| {
+                let threads_for = useful_threads(problem, isa, threads);
+                let default = Self { isa, threads: threads_for, blocking: Blocking::default() };
+                Self::around(problem, default, isas, threads).contains(self)
+            })
+    }
+
     /// Choices worth measuring for packed weights, the default one first: every ISA, fewer threads, and
     /// around the default other row blocks and both ways along K. No two give the same kernel and blocks.
     pub fn candidates(problem: &Problem, default: Self, isas: &[Isa], threads: usize) -> Vec<Self> {
+        let mut plans: Vec<CpuPlan> = Vec::new();
+        let choices = Self::around(problem, default, isas, threads).into_iter();
+        for choice in choices.filter(|choice| choice.fits(problem, isas, threads)) {
+            let plan = CpuPlan::with_choice(*problem, Strategy::Strip, choice);
+            if !plans.iter().any(|known| known.works_as(&plan)) {
+                plans.push(plan);
+            }
+        }
+        plans.iter().map(CpuPlan::choice).collect()
+    }
+
+    /// The same, with some that do not fit or that work as another does.
+    fn around(problem: &Problem, default: Self, isas: &[Isa], threads: usize) -> Vec<Self> {
         let operand = Isa::Amx.operand(problem.x);
         let is_worth = |isa: &Isa| *isa != Isa::Portable && isa.is_candidate(operand);
         let mut choices = vec![default];
@@ -76,14 +102,7 @@ impl CpuChoice {
                 choices.push(Self { blocking: Blocking { rows, whole_k }, ..default });
             }
         }
-        let mut plans: Vec<CpuPlan> = Vec::new();
-        for choice in choices.into_iter().filter(|choice| choice.fits(problem, isas, threads)) {
-            let plan = CpuPlan::with_choice(*problem, Strategy::Strip, choice);
-            if !plans.iter().any(|known| known.works_as(&plan)) {
-                plans.push(plan);
-            }
-        }
-        plans.iter().map(CpuPlan::choice).collect()
+        choices
     }
 }
 
@@ -129,6 +148,10 @@ mod tests {
             assert_eq!(candidates[0], default(4), "{shape}");
             assert!(candidates.iter().all(|choice| choice.fits(&problem, &ISAS, 4)), "{shape}");
             assert!((2..=40).contains(&candidates.len()), "{shape}: {}", candidates.len());
+            let useful = default(useful_threads(&problem, Isa::Avx512, 4));
+            for choice in CpuChoice::candidates(&problem, useful, &ISAS, 4) {
+                assert!(choice.is_candidate(&problem, &ISAS, 4), "{shape}: {choice}");
+            }
             for isa in [Isa::Avx2, Isa::Amx] {
                 assert!(candidates.iter().any(|choice| choice.isa == isa), "{shape} {isa}");
             }
@@ -152,6 +175,27 @@ mod tests {
         assert!(!with(4, Some(4096)).fits(&problem, &ISAS, 4));
         let neon = CpuChoice { isa: Isa::Neon, ..default(4) };
         assert!(!neon.fits(&problem, &ISAS, 4));
+    }
+
+    #[test]
+    fn what_no_search_tries_is_no_candidate() {
+        let problem: Problem = "512x512x2048:128".parse().unwrap();
+        let is_candidate = |choice: CpuChoice| choice.is_candidate(&problem, &ISAS, 4);
+        let with_rows =
+            |rows| CpuChoice { blocking: Blocking { rows: Some(rows), whole_k: None }, ..default(4) };
+        assert!(is_candidate(default(4)) && is_candidate(default(1)));
+        assert!(is_candidate(CpuChoice { isa: Isa::Avx2, ..default(2) }));
+        let rows = CpuPlan::with_choice(problem, Strategy::Strip, default(4)).block_rows;
+        assert!(is_candidate(with_rows(2 * rows)));
+        for rows in [0, 1, 2 * rows + 1, usize::MAX] {
+            assert!(!is_candidate(with_rows(rows)), "{rows}");
+        }
+        for threads in [0, 3, 5] {
+            assert!(!is_candidate(default(threads)), "{threads}");
+        }
+        let portable = CpuChoice { isa: Isa::Portable, ..default(4) };
+        assert!(!is_candidate(portable) && portable.is_candidate(&problem, &[Isa::Portable], 4));
+        assert!(!is_candidate(CpuChoice { isa: Isa::Neon, ..default(4) }));
     }
 
     #[test]
