@@ -190,7 +190,10 @@ impl<'p> LloMachine<'p> {
             Action::DmaStart(_) if holds.is_none() => self.dma.unresolved += 1,
             Action::DmaStart(start) => {
                 let start = self.dma_start(at, start);
-                self.dma.start(self.time, &start);
+                // Before a copy of fewer rows than a tile has, the compiler copies all of its no whole tiles.
+                if start.granules != Some(0) {
+                    self.dma.start(self.time, &start);
+                }
             }
             Action::DmaWait { semaphore, granules } => {
                 let (semaphore, granules) = (self.eval(semaphore), self.eval(granules));

@@ -60,15 +60,16 @@ impl CpuChoice {
     }
 
     /// Whether a search on a machine with these ISAs and threads could try the choice. The default ISA follows
-    /// from rates that may be measured anew in every process: a choice counts around each.
+    /// from rates that may be measured anew in every process, and its threads from the CPU design: a choice
+    /// counts around each.
     pub fn is_candidate(&self, problem: &Problem, isas: &[Isa], threads: usize) -> bool {
         let is_only = isas == [Isa::Portable];
         let defaults = isas.iter().copied().filter(|&isa| is_only || isa != Isa::Portable);
         self.fits(problem, isas, threads)
             && defaults.into_iter().any(|isa| {
-                let threads_for = useful_threads(problem, isa, threads);
-                let default = Self { isa, threads: threads_for, blocking: Blocking::default() };
-                Self::around(problem, default, isas, threads).contains(self)
+                let counts = [useful_threads(problem, isa, None, threads), 1, 2.min(threads), threads];
+                let defaults = counts.map(|threads| Self { isa, threads, blocking: Blocking::default() });
+                defaults.iter().any(|default| Self::around(problem, *default, isas, threads).contains(self))
             })
     }
 
@@ -148,7 +149,7 @@ mod tests {
             assert_eq!(candidates[0], default(4), "{shape}");
             assert!(candidates.iter().all(|choice| choice.fits(&problem, &ISAS, 4)), "{shape}");
             assert!((2..=40).contains(&candidates.len()), "{shape}: {}", candidates.len());
-            let useful = default(useful_threads(&problem, Isa::Avx512, 4));
+            let useful = default(useful_threads(&problem, Isa::Avx512, None, 4));
             for choice in CpuChoice::candidates(&problem, useful, &ISAS, 4) {
                 assert!(choice.is_candidate(&problem, &ISAS, 4), "{shape}: {choice}");
             }
