@@ -59,9 +59,9 @@ impl CpuChoice {
             && CpuPlan::with_choice(*problem, Strategy::Strip, *self).thread_bytes() <= MOST_BYTES
     }
 
-    /// Whether a search on a machine with these ISAs and threads could try the choice. The default ISA follows
-    /// from rates that may be measured anew in every process, and its threads from the CPU design: a choice
-    /// counts around each.
+    /// Whether a search on a machine with these ISAs and threads could try the choice. The default ISA
+    /// follows from rates that may be measured anew in every process, and its threads from the CPU design: a
+    /// choice counts around each.
     pub fn is_candidate(&self, problem: &Problem, isas: &[Isa], threads: usize) -> bool {
         let is_only = isas == [Isa::Portable];
         let defaults = isas.iter().copied().filter(|&isa| is_only || isa != Isa::Portable);
