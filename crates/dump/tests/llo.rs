@@ -202,6 +202,28 @@ fn no_recorded_listing_has_a_race() {
 
 /// A DMA of 4 tiles of every 16: 4 rows of 512 bytes, twice in a tile.
 #[test]
+fn a_dma_of_no_granules_is_no_copy() {
+    let dma = |at: usize, granules: usize| {
+        format!(
+            "0x{at:x}   :  {{ %2{at} = dma.general /*src=*/%s2_s2, /*size_in_granules=*/{granules}, \
+             /*dst=*/[#allocation1], /*dst_syncflagno=*/[#allocation8], /*src_syncflagno=*/[#allocation9], \
+             /*stridedescaddr=*/[#allocation21], /*overrides=*/%s1_s0 /* vmem-to-hbm */ }}\n"
+        )
+    };
+    let text = "0   :  { %s1_s0 = smov 0 } /* Start region 0 */\n\
+                0x1   :  { %s2_s2 = sshll.u32 [#allocation2], 4 }\n"
+        .to_owned()
+        + &dma(2, 0)
+        + &dma(3, 1024)
+        + "0x4   :  { %23 = dma.done.wait [#allocation8], 1024 }\n\
+           0x5   :  { %24 = vsyncadd [#allocation8], 4294966272 } /* End region 0 */\n";
+    let listing = Listing::parse(&text);
+    assert_eq!(listing.damage(), [], "{text}");
+    let cycles = simulate(&listing, &SimOptions::default()).unwrap();
+    assert_eq!(cycles.routes.iter().map(|route| route.starts).sum::<u64>(), 1);
+}
+
+#[test]
 fn a_stride_descriptor_tells_which_rows_a_dma_reads() {
     let run_words = |words: &[i64], row: i64| {
         let mut text = String::from("0   :  { %s1_s0 = smov 0 } /* Start region 0 */\n");

@@ -190,7 +190,7 @@ impl<'p> LloMachine<'p> {
             Action::DmaStart(_) if holds.is_none() => self.dma.unresolved += 1,
             Action::DmaStart(start) => {
                 let start = self.dma_start(at, start);
-                // Before a copy of fewer rows than a tile has, the compiler copies all of its no whole tiles.
+                // The compiler copies whole tiles before the rows left over, even if there are none.
                 if start.granules != Some(0) {
                     self.dma.start(self.time, &start);
                 }
