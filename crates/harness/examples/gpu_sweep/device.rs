@@ -74,14 +74,13 @@ pub(crate) struct Device {
 }
 
 impl Device {
+    /// Operands in the layout that the peers get.
     pub(crate) fn new(gpu: &Gpu, operands: &Operands) -> Result<Self> {
+        Self::with(gpu, operands, Arguments::fastest(&operands.problem))
+    }
+
+    pub(crate) fn with(gpu: &Gpu, operands: &Operands, arguments: Arguments) -> Result<Self> {
         let problem = operands.problem;
-        // Checks use both scale layouts; comparisons use the one that the peers need.
-        let arguments = if problem.m % 2 == 1 && problem.m > 1 {
-            Arguments::packed(&problem)
-        } else {
-            Arguments::fastest(&problem)
-        };
         // Written only here, before the stream is synchronized.
         let arguments = arguments.with_constant_weight();
         let (_, k_blocks) = problem.x_scale_shape().expect("quantized");
