@@ -384,10 +384,14 @@ impl HopperPlan {
         !self.overlaps_stages && self.boundaries().len() > 2
     }
 
-    /// Unroll factor of the main loop: two stages, or one where there are so many specialized loops that
-    /// assembling them takes long.
+    /// Unroll factor of the main loop: two stages, four where loops are specialized, or one where there are
+    /// so many of them that assembling them takes long.
     pub fn loop_unroll(&self) -> usize {
-        if self.has_loop_per_boundary() && self.boundaries().len() > 3 { 1 } else { 2 }
+        match self.boundaries().len() {
+            _ if !self.has_loop_per_boundary() => 2,
+            ..=4 => 4,
+            _ => 1,
+        }
     }
 
     /// Chunks of 8 columns whose results the direct epilogue stores together.

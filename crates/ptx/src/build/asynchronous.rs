@@ -83,6 +83,12 @@ impl Ptx {
         self.emit("cp.async.mbarrier.arrive.noinc.shared::cta.b64", [address(barrier)]);
     }
 
+    /// Issues a copy of adjacent bytes from global memory, in multiples of 16; the mbarrier counts them.
+    pub fn copy_block(&mut self, destination: B32, source: Global, bytes: B32, barrier: B32) {
+        const OPCODE: &str = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
+        self.emit(OPCODE, [address(destination), source.into(), bytes.into(), address(barrier)]);
+    }
+
     /// Initializes an mbarrier that expects `arrivals` arrivals per phase.
     pub fn barrier_init(&mut self, barrier: Shared, arrivals: u32) {
         self.emit("mbarrier.init.shared::cta.b64", [barrier.into(), arrivals.into()]);
@@ -103,14 +109,20 @@ impl Ptx {
         self.emit("mbarrier.arrive.shared::cta.b64", [Operand::word("_"), address(barrier)]);
     }
 
+    /// Arrives at an mbarrier of this CTA so many times.
+    pub fn arrive_times(&mut self, barrier: B32, times: u32) {
+        let operands = [Operand::word("_"), address(barrier), times.into()];
+        self.emit("mbarrier.arrive.shared::cta.b64", operands);
+    }
+
     /// Arrives at an mbarrier of any CTA of the cluster.
     pub fn arrive_in_cluster(&mut self, barrier: B32) {
         self.emit("mbarrier.arrive.shared::cluster.b64", [Operand::word("_"), address(barrier)]);
     }
 
     /// Arrives at an mbarrier and makes its phase expect `bytes` more bytes.
-    pub fn arrive_expecting(&mut self, barrier: B32, bytes: u32) {
-        let operands = [Operand::word("_"), address(barrier), bytes.into()];
+    pub fn arrive_expecting(&mut self, barrier: B32, bytes: impl Into<Source>) {
+        let operands = [Operand::word("_"), address(barrier), bytes.into().into()];
         self.emit("mbarrier.arrive.expect_tx.shared::cta.b64", operands);
     }
 

@@ -34,7 +34,7 @@ impl Cluster {
         warp: &mut Warp,
         active: u32,
         at: SharedAt,
-        expecting: Option<Value>,
+        (times, expecting): (u32, Option<Value>),
         world: &mut World<'_>,
     ) -> Result<(), FaultKind> {
         let clock = warp.release(active);
@@ -44,7 +44,7 @@ impl Cluster {
             let access = warp.access(Lane::new(lane), &clock);
             let barrier = self.cta(rank)?.shared.barrier(place, access)?;
             barrier.expect(bytes);
-            if !barrier.arrive(&clock) {
+            if (0..times).any(|_| !barrier.arrive(&clock)) {
                 return Err(FaultKind::TooManyArrivals { offset: place.saturating_sub(SHARED_START) });
             }
         }

@@ -5,7 +5,7 @@ use super::{
     memory::{Agent, Clock, Shared},
     program::Op,
     step::Step,
-    tma::TensorCopy,
+    tma::Load,
     warp::{BEGUN, LANES, Warp},
     warpgroups::{self, Warpgroup},
 };
@@ -57,7 +57,7 @@ pub(super) struct Cluster {
     /// mbarriers initialized so far.
     pub(super) made_barriers: usize,
     /// TMA loads in flight.
-    pub(super) in_flight: Vec<TensorCopy>,
+    pub(super) in_flight: Vec<Load>,
     /// A warp that is delayed, and for how many rounds, so that the others get far ahead of it.
     delayed: (usize, usize),
 }

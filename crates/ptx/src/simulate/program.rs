@@ -229,8 +229,10 @@ pub(super) enum Op {
     ClusterWait,
     MapToCta(Word, Value, Value),
     BarrierInit(SharedAt, u32),
+    /// `times` arrivals, after which the phase expects more bytes.
     Arrive {
         at: SharedAt,
+        times: u32,
         expecting: Option<Value>,
     },
     /// Prefetches a tensor map: no effect, but the address must be one.
@@ -244,6 +246,13 @@ pub(super) enum Op {
     },
 
     TensorLoad(TensorLoad),
+    /// A bulk copy of adjacent bytes.
+    BulkLoad {
+        to: SharedAt,
+        from: GlobalAt,
+        bytes: Value,
+        barrier: SharedAt,
+    },
     TensorStore {
         map: Wide,
         column: Value,

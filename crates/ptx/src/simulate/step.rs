@@ -172,7 +172,9 @@ impl Cluster {
                 }
             }
             Op::BarrierInit(at, arrivals) => self.make_barrier(warp, active, *at, *arrivals)?,
-            Op::Arrive { at, expecting } => self.arrive(warp, active, *at, *expecting, world)?,
+            Op::Arrive { at, times, expecting } => {
+                self.arrive(warp, active, *at, (*times, *expecting), world)?;
+            }
             Op::Test { done, at, parity, waits } => {
                 let completed = self.completed(warp, active, *at, *parity)?;
                 if *waits && completed == 0 && !world.waits_time_out() {
@@ -182,6 +184,9 @@ impl Cluster {
             }
             Op::PrefetchTensorMap(map) => tma::prefetch(warp, active, *map, world)?,
             Op::TensorLoad(load) => self.tensor_load(warp, active, load, at, world)?,
+            Op::BulkLoad { to, from, bytes, barrier } => {
+                self.bulk_load(warp, active, (*to, *from, *bytes), *barrier, at, world)?;
+            }
             Op::TensorStore { map, column, row, from } => {
                 self.tensor_store(warp, active, *map, (*column, *row), *from, world)?;
             }

@@ -1,8 +1,8 @@
-//! TMA loads and stores.
+//! TMA loads and stores, and bulk copies.
 
 use super::{
     Fault, FaultKind, KernelArgument, TensorMap, World,
-    accesses::aligned,
+    accesses::{aligned, global_address},
     cluster::Cluster,
     lanes::map_index,
     memory::{Agent, Clock, Lane, SHARED_START, SharedAccess, UNIT, swizzled},
@@ -11,20 +11,28 @@ use super::{
     warp::{LANES, Warp, lanes},
 };
 
-/// A TMA load in flight.
+/// A TMA load or a bulk copy in flight.
 #[derive(Debug)]
-pub(super) struct TensorCopy {
+pub(super) struct Load {
     /// Rank of the CTA that issued it.
     issuer: usize,
     /// Ranks of the CTAs that receive it.
     ctas: Vec<usize>,
     to: usize,
     barrier: usize,
-    map: TensorMap,
-    place: (u32, u32),
+    from: LoadSource,
     clock: Clock,
     /// The instruction that issued it, and the thread.
-    source: (usize, usize),
+    issued: (usize, usize),
+}
+
+/// What a load brings.
+#[derive(Debug)]
+enum LoadSource {
+    /// The box at a column and row, swizzled.
+    Box { map: TensorMap, place: (u32, u32) },
+    /// So many adjacent bytes.
+    Bytes { address: u64, bytes: usize },
 }
 
 /// A TMA store in flight.
@@ -58,15 +66,45 @@ impl Cluster {
             aligned(to as u64, map.box_row())?;
             warp.require_previous_done(active, map.address, world.device)?;
             let place = (warp.value(load.column, lane), warp.value(load.row, lane));
-            self.in_flight.push(TensorCopy {
+            self.in_flight.push(Load {
                 issuer: warp.cta,
                 ctas: lanes(mask).collect(),
                 to,
                 barrier: address(warp, load.barrier, lane) as usize,
-                map,
-                place,
+                from: LoadSource::Box { map, place },
                 clock: warp.release(1 << lane),
-                source: (at, warp.index * LANES + lane),
+                issued: (at, warp.index * LANES + lane),
+            });
+        }
+        world.events += 1;
+        Ok(())
+    }
+
+    pub(super) fn bulk_load(
+        &mut self,
+        warp: &mut Warp,
+        active: u32,
+        (to, from, bytes): (SharedAt, GlobalAt, Value),
+        barrier: SharedAt,
+        at: usize,
+        world: &mut World<'_>,
+    ) -> Result<(), FaultKind> {
+        for lane in lanes(active) {
+            let (to, source) = (address(warp, to, lane) as usize, global_address(warp, from, lane));
+            let bytes = warp.value(bytes, lane) as usize;
+            aligned(to as u64, UNIT)?;
+            aligned(source, UNIT)?;
+            aligned(bytes as u64, UNIT)?;
+            world.device.require_inside(source, bytes)?;
+            warp.require_previous_done(active, source, world.device)?;
+            self.in_flight.push(Load {
+                issuer: warp.cta,
+                ctas: vec![warp.cta],
+                to,
+                barrier: address(warp, barrier, lane) as usize,
+                from: LoadSource::Bytes { address: source, bytes },
+                clock: warp.release(1 << lane),
+                issued: (at, warp.index * LANES + lane),
             });
         }
         world.events += 1;
@@ -103,50 +141,65 @@ impl Cluster {
     pub(super) fn land_some(&mut self, world: &mut World<'_>) -> Result<(), Fault> {
         while !self.in_flight.is_empty() && world.below(3) == 0 {
             let next = world.below(self.in_flight.len());
-            self.land_tile(next, world)?;
+            self.land_load(next, world)?;
         }
         Ok(())
     }
 
-    fn land_tile(&mut self, index: usize, world: &mut World<'_>) -> Result<(), Fault> {
-        let copy = self.in_flight.swap_remove(index);
+    fn land_load(&mut self, index: usize, world: &mut World<'_>) -> Result<(), Fault> {
+        let load = self.in_flight.swap_remove(index);
         world.events += 1;
-        let (instruction, thread) = copy.source;
-        self.write_tile(&copy, world)
-            .map_err(|kind| self.fault(world.launch, instruction, (copy.issuer, thread), kind))
+        let (instruction, thread) = load.issued;
+        self.write_load(&load, world)
+            .map_err(|kind| self.fault(world.launch, instruction, (load.issuer, thread), kind))
     }
 
-    fn write_tile(&mut self, copy: &TensorCopy, world: &World<'_>) -> Result<(), FaultKind> {
-        let TensorCopy { map, place: (column, row), clock, .. } = copy;
-        let width = map.box_row();
+    fn write_load(&mut self, load: &Load, world: &World<'_>) -> Result<(), FaultKind> {
+        let Load { from, clock, .. } = load;
         // The issuer must know that the mbarrier was initialized; as which agent it is used does not matter.
         let asked = SharedAccess::of_async(Agent::stores(0), 0, clock);
-        let mut writers = Vec::with_capacity(copy.ctas.len());
-        for &rank in &copy.ctas {
-            let barrier = self.cta(rank)?.shared.barrier(copy.barrier, asked)?;
+        let mut writers = Vec::with_capacity(load.ctas.len());
+        for &rank in &load.ctas {
+            let barrier = self.cta(rank)?.shared.barrier(load.barrier, asked)?;
             if !barrier.is_fenced {
                 return Err(FaultKind::BarrierNotFenced {
-                    offset: copy.barrier.saturating_sub(SHARED_START),
+                    offset: load.barrier.saturating_sub(SHARED_START),
                 });
             }
             writers.push((rank, barrier.tile()));
         }
-        let mut line = vec![0; width];
-        for box_row in 0..map.boxes.1 {
-            line.fill(0);
-            if let Some((address, bytes)) = map.inside(*column, *row, box_row) {
-                line[..bytes].copy_from_slice(world.device.bytes(address, bytes, self.index)?);
-            }
+        let write = |cluster: &mut Self, at: usize, unit: &[u8]| -> Result<(), FaultKind> {
             for &(rank, (agent, time)) in &writers {
-                let (shared, access) =
-                    (&mut self.cta(rank)?.shared, SharedAccess::of_async(agent, time, clock));
-                for (unit, bytes) in line.chunks(UNIT).enumerate() {
-                    shared.write(swizzled(copy.to + box_row * width + unit * UNIT), bytes, access)?;
-                }
+                let access = SharedAccess::of_async(agent, time, clock);
+                cluster.cta(rank)?.shared.write(at, unit, access)?;
             }
-        }
-        for &rank in &copy.ctas {
-            self.cta(rank)?.shared.barrier(copy.barrier, asked)?.land(width * map.boxes.1, clock);
+            Ok(())
+        };
+        let landed = match from {
+            LoadSource::Box { map, place: (column, row) } => {
+                let width = map.box_row();
+                let mut line = vec![0; width];
+                for box_row in 0..map.boxes.1 {
+                    line.fill(0);
+                    if let Some((address, bytes)) = map.inside(*column, *row, box_row) {
+                        line[..bytes].copy_from_slice(world.device.bytes(address, bytes, self.index)?);
+                    }
+                    for (unit, bytes) in line.chunks(UNIT).enumerate() {
+                        write(self, swizzled(load.to + box_row * width + unit * UNIT), bytes)?;
+                    }
+                }
+                width * map.boxes.1
+            }
+            LoadSource::Bytes { address, bytes } => {
+                for (unit, data) in world.device.bytes(*address, *bytes, self.index)?.chunks(UNIT).enumerate()
+                {
+                    write(self, load.to + unit * UNIT, data)?;
+                }
+                *bytes
+            }
+        };
+        for &rank in &load.ctas {
+            self.cta(rank)?.shared.barrier(load.barrier, asked)?.land(landed, clock);
         }
         Ok(())
     }
@@ -154,7 +207,7 @@ impl Cluster {
     /// Refuses that a CTA exits while copies into it are in flight.
     pub(super) fn require_landed(&self, rank: usize, world: &World<'_>) -> Result<(), Fault> {
         if let Some(copy) = self.in_flight.iter().find(|copy| copy.ctas.contains(&rank)) {
-            let (instruction, thread) = copy.source;
+            let (instruction, thread) = copy.issued;
             return Err(self.fault(
                 world.launch,
                 instruction,

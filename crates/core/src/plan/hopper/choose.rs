@@ -29,7 +29,7 @@ pub(super) fn ranked(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPla
         };
         // Split-K pays only where all CTAs run at once.
         let splits_k = matches!(shape.cluster, ClusterMode::SplitK(_));
-        if splits_k && plan.blocks > at_once(&plan, gpu) {
+        if splits_k && plan.blocks > at_once(&plan, gpu) * plan.blocks_per_sm {
             continue;
         }
         plans.push((TimeModel::H200.expected_time(&plan, gpu).total_ns, plan));
@@ -37,20 +37,14 @@ pub(super) fn ranked(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPla
     if let Some(refusal) = refusal.filter(|_| plans.is_empty()) {
         return Err(refusal);
     }
-    // No GPU has timed a shared tail yet: a search tries it, and it is no default.
-    let is_untimed = |plan: &HopperPlan| plan.shape.cluster == ClusterMode::SplitTail;
-    plans.sort_by(|(a, left), (b, right)| {
-        is_untimed(left).cmp(&is_untimed(right)).then_with(|| a.total_cmp(b))
-    });
+    plans.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     Ok(plans.into_iter().map(|(_, plan)| plan).collect())
 }
 
 /// Candidate shapes for a problem; others were measured and seldom won, and then by little.
 pub fn candidates(problem: &Problem) -> Vec<TileConfig> {
     let mut shapes = if problem.m <= MOST_SWAPPED { swapped_candidates(problem.m) } else { Vec::new() };
-    if problem.m > NARROW {
-        shapes.extend(unswapped_candidates(problem.m));
-    }
+    shapes.extend(unswapped_candidates(problem.m));
     // Every part of a split K needs a stage.
     let blocks = problem.k.div_ceil(STAGE_K);
     let parts = |shape: &TileConfig| match shape.cluster {
@@ -64,6 +58,8 @@ pub fn candidates(problem: &Problem) -> Vec<TileConfig> {
 
 /// Rows that one narrow tile of swapped operands takes.
 const NARROW: usize = 32;
+/// Widths of unswapped tiles.
+const WIDTHS: [usize; 11] = [32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192];
 /// Rows up to which operands may be swapped. Beyond, 128 divides them evenly enough.
 const MOST_SWAPPED: usize = 1100;
 
@@ -101,17 +97,25 @@ fn swapped_candidates(m: usize) -> Vec<TileConfig> {
     shapes
 }
 
-/// x fills the 64 rows of a wgmma.
+/// x fills the 64 rows of a wgmma. Tiles of any width divide the weight evenly among the SMs, which decides
+/// where its bandwidth does: that is all they are good for with few rows.
 fn unswapped_candidates(m: usize) -> Vec<TileConfig> {
     let mut shapes = Vec::new();
-    let mut push =
-        |a, b, cluster| shapes.push(TileConfig { tile: GpuTile { a, b }, swapped: false, cluster });
-    for b in [32, 64, 96, 112, 128, 192] {
-        for cluster in [1, 2, 4].map(split) {
-            push(64, b, cluster);
+    let mut push = |a, b, cluster| {
+        let shape = TileConfig { tile: GpuTile { a, b }, swapped: false, cluster };
+        if !shapes.contains(&shape) {
+            shapes.push(shape);
         }
-        push(64, b, ClusterMode::SplitTail);
+    };
+    if m > NARROW {
+        for b in [32, 64, 96, 112, 128, 192] {
+            for cluster in [1, 2, 4].map(split) {
+                push(64, b, cluster);
+            }
+            push(64, b, ClusterMode::SplitTail);
+        }
     }
+    WIDTHS.into_iter().for_each(|b| push(64, b, ClusterMode::Single));
     if m > 64 {
         for (b, parts) in [
             (32, &[1, 2, 4][..]),
@@ -125,6 +129,7 @@ fn unswapped_candidates(m: usize) -> Vec<TileConfig> {
             parts.iter().for_each(|&parts| push(128, b, split(parts)));
             push(128, b, ClusterMode::SplitTail);
         }
+        WIDTHS.into_iter().for_each(|b| push(128, b, ClusterMode::Single));
         push(128, 128, ClusterMode::MulticastA);
     }
     if m > 128 {

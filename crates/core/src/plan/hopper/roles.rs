@@ -1,7 +1,10 @@
 //! Producer and consumer warps: threads, registers, and the arrivals that complete their barriers.
 
-use super::{HopperPlan, Release};
+use super::{HopperPlan, Release, time::split_parts};
 use crate::Strategy;
+
+/// Fewest stages that a CTA multiplies for which bulk copies of scales pay.
+const BULK_STAGES: usize = 40;
 
 /// Registers per thread of each role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,15 @@ impl HopperPlan {
     /// Whether scales are staged in shared memory beside the operands.
     pub fn stages_scales(&self) -> bool {
         matches!(self.strategy, Strategy::Smem | Strategy::Strip)
+    }
+
+    /// Whether one lane copies the scales of x of a stage in bulk. That leaves the load and store units to
+    /// the consumers, but the first bulk copies land later than those of all lanes, which few stages cannot
+    /// make up for.
+    pub fn copies_scales_in_bulk(&self) -> bool {
+        let tiles = (self.units.0 * self.units.1).div_ceil(self.blocks / self.shape.cluster.ctas_per_unit());
+        let stages = tiles * self.k_blocks() / split_parts(self);
+        !self.shape.swapped && stages >= BULK_STAGES
     }
 
     /// Arrivals that complete a stage's full barrier, beside its bytes: the thread that issues the TMA loads,

@@ -86,8 +86,8 @@ pub struct TimeModel {
     pub stage: f64,
     /// Factor of the issue time with three consumer warpgroups.
     pub three_consumers: f64,
-    /// Factor where a wide tile can touch two weight scales, unless stages overlap.
-    pub two_scales: f64,
+    /// Factor where stages overlap and a tile can touch two weight scales, one of which each column selects.
+    pub selecting: f64,
     /// Factor where two CTAs share an SM.
     pub shared_sm: f64,
     /// The same for CTAs of one cluster.
@@ -152,43 +152,43 @@ impl TimeModel {
     /// --release -p octile-harness --example gpu_model` shows how well, and how well a fit without a shape
     /// tells the best plan of that shape.
     pub const H200: Self = Self {
-        launch: 1140.0,
-        late_launch: 631.0,
-        late_cluster: 460.0,
-        wave: 35.7,
-        column: 0.871,
-        swapped_column: 1.04,
-        stage: 23.0,
-        three_consumers: 0.974,
-        two_scales: 1.11,
-        shared_sm: 0.889,
-        packed_cluster: 0.73,
-        overlapped: 3.9,
-        overlapped_column: 1.63,
-        chain: 59.2,
-        chain_column: 1.9,
-        tile_loads: 13_800.0,
-        tile_sharpness: 2.7,
-        tile: 18.3,
-        results: 34.7,
-        short_vectors: 35.0,
-        ragged_results: 500.0,
-        ragged_swapped_results: 107.0,
-        staggered: 1.49,
-        multicast: 896.0,
-        multicast_stage: 22.5,
-        split: 143.0,
-        split_part: 20.7,
-        split_everywhere: 617.0,
-        tail: 300.0,
-        reduction: 105.0,
-        hbm: 1.16,
-        hbm_latency: 1130.0,
-        tpc: 74.6,
-        l2: 7200.0,
-        first_load: 612.0,
-        sharpness: 4.26,
-        reread: 0.757,
+        launch: 1000.0,
+        late_launch: 342.0,
+        late_cluster: 1030.0,
+        wave: 43.4,
+        column: 0.752,
+        swapped_column: 0.941,
+        stage: 19.9,
+        three_consumers: 1.08,
+        selecting: 1.08,
+        shared_sm: 0.893,
+        packed_cluster: 0.784,
+        overlapped: 54.0,
+        overlapped_column: 0.997,
+        chain: 75.3,
+        chain_column: 1.94,
+        tile_loads: 15_000.0,
+        tile_sharpness: 2.51,
+        tile: 116.0,
+        results: 41.7,
+        short_vectors: 65.9,
+        ragged_results: 761.0,
+        ragged_swapped_results: 148.0,
+        staggered: 0.834,
+        multicast: 887.0,
+        multicast_stage: 18.2,
+        split: 168.0,
+        split_part: 34.3,
+        split_everywhere: 468.0,
+        tail: 465.0,
+        reduction: 109.0,
+        hbm: 1.11,
+        hbm_latency: 1010.0,
+        tpc: 82.2,
+        l2: 6810.0,
+        first_load: 777.0,
+        sharpness: 4.29,
+        reread: 0.82,
     };
 
     /// Expected time of a plan.
@@ -233,17 +233,14 @@ impl TimeModel {
         let column = if swapped { self.column + self.swapped_column } else { self.column };
         let issue = waves * (wave + column * columns);
         let issue = if plan.consumers == 3 { self.three_consumers * issue } else { issue + stage };
-        let straddles = b >= STAGE_K && !plan.overlaps_stages && plan.boundaries().len() > 1;
+        let selects = plan.overlaps_stages && plan.boundaries().len() > 1;
         let is_packed = plan.blocks_per_sm == 2 && plan.shape.cluster.ctas() > 1;
-        let factors = [
-            (straddles, self.two_scales),
-            (resident > 1.0, self.shared_sm),
-            (is_packed, self.packed_cluster),
-        ];
+        let factors =
+            [(selects, self.selecting), (resident > 1.0, self.shared_sm), (is_packed, self.packed_cluster)];
         let applied = factors.into_iter().filter(|(applies, _)| *applies);
         let issue = issue * applied.map(|(_, factor)| factor).product::<f64>();
         let of_wave = if plan.overlaps_stages {
-            self.overlapped + self.overlapped_column * columns
+            (self.overlapped + self.overlapped_column * columns) * if selects { self.selecting } else { 1.0 }
         } else {
             self.chain + self.chain_column * columns
         };
@@ -361,7 +358,7 @@ fn blocks_of_results(plan: &HopperPlan) -> f64 {
     (a * b) as f64 / 1024.0
 }
 
-fn split_parts(plan: &HopperPlan) -> usize {
+pub(super) fn split_parts(plan: &HopperPlan) -> usize {
     match plan.shape.cluster {
         ClusterMode::SplitK(parts) => parts,
         _ => 1,

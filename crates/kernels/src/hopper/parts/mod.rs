@@ -3,6 +3,7 @@
 
 pub(super) mod accumulators;
 pub(super) mod boundary;
+pub(super) mod bulk_scales;
 pub(super) mod consumer;
 pub(super) mod cta;
 pub(super) mod epilogue;

@@ -7,22 +7,15 @@ use octile_core::plan::{
 
 use super::{
     cta::Cta,
-    scales::{GlobalScales, has_scale_per_wave, quant_k, weight_scale_rows},
+    scale_warp::ScaleSource,
+    scales::{GlobalScales, quant_k, weight_scale_rows},
     schedule::Tile,
 };
 use crate::hopper::ptx::{B32, B64, Pred, Ptx, Shared};
 
-/// Emits `body` for each layout that the scales of x may have, and a branch to the one they have. Where the
-/// scales of [`COPIED_AT_ONCE`] rows are adjacent and aligned, one instruction copies them.
-pub(crate) fn for_each_layout(
-    ptx: &mut Ptx,
-    cta: &Cta<'_>,
-    mut body: impl FnMut(&mut Ptx, &ScaleCopies<'_>),
-) {
-    if has_scale_per_wave(cta.plan) {
-        let copies = ScaleCopies::one_per_wave(ptx, cta);
-        return body(ptx, &copies);
-    }
+/// Emits `then` for scales of x whose rows are adjacent and whose groups of [`COPIED_AT_ONCE`] rows are
+/// aligned, `otherwise` for all others, and a branch between the two.
+pub(crate) fn if_adjacent(ptx: &mut Ptx, then: impl FnOnce(&mut Ptx), otherwise: impl FnOnce(&mut Ptx)) {
     let (row, k, shift) = (ptx.number("x_scale_row"), ptx.number("x_scale_k"), ptx.number("x_scale_shift"));
     let misaligned = ptx.and(k, COPIED_AT_ONCE as u32 - 1);
     let other = ptx.sub(row, 1);
@@ -31,12 +24,10 @@ pub(crate) fn for_each_layout(
     let is_other = ptx.ne(other, 0);
     let (one_by_one, end) = (ptx.label(), ptx.label());
     ptx.jump_if(is_other, one_by_one);
-    let copies = ScaleCopies::of_rows(ptx, cta, COPIED_AT_ONCE as u32);
-    body(ptx, &copies);
+    then(ptx);
     ptx.jump(end);
     ptx.place(one_by_one);
-    let copies = ScaleCopies::of_rows(ptx, cta, 1);
-    body(ptx, &copies);
+    otherwise(ptx);
     ptx.place(end);
 }
 
@@ -71,12 +62,12 @@ pub(crate) struct ScaleSources {
 
 impl<'a> ScaleCopies<'a> {
     /// `at_once` adjacent rows per lane.
-    fn of_rows(ptx: &mut Ptx, cta: &'a Cta<'a>, at_once: u32) -> Self {
+    pub(crate) fn of_rows(ptx: &mut Ptx, cta: &'a Cta<'a>, at_once: u32) -> Self {
         Self::new(ptx, cta, at_once, cta.plan.x_and_w_rows().0 as u32, 1)
     }
 
     /// The one scale that the rows of a wave share.
-    fn one_per_wave(ptx: &mut Ptx, cta: &'a Cta<'a>) -> Self {
+    pub(crate) fn one_per_wave(ptx: &mut Ptx, cta: &'a Cta<'a>) -> Self {
         Self::new(ptx, cta, 1, (cta.plan.shape.tile.a / WAVE_ROWS) as u32, WAVE_ROWS as u32)
     }
 
@@ -87,9 +78,13 @@ impl<'a> ScaleCopies<'a> {
         let first_row = ptx.mul(first_scale, rows_apart);
         Self { cta, at_once, x_scales, rows_apart, x, w, m, n, first_scale, first_row }
     }
+}
+
+impl ScaleSource for ScaleCopies<'_> {
+    type Sources = ScaleSources;
 
     /// Addresses of what this lane copies for a tile.
-    pub(crate) fn sources(&self, ptx: &mut Ptx, tile: Tile) -> ScaleSources {
+    fn sources(&self, ptx: &mut Ptx, tile: Tile) -> ScaleSources {
         let Self { cta, at_once, m, .. } = *self;
         let swapped = cta.plan.shape.swapped;
         let x_row = if swapped { tile.b_row } else { tile.a_row };
@@ -121,8 +116,7 @@ impl<'a> ScaleCopies<'a> {
         ScaleSources { x, w, w_bytes, copies_w }
     }
 
-    /// Starts the copies of a stage.
-    pub(crate) fn copy(&self, ptx: &mut Ptx, sources: &ScaleSources, stage: B32, k_block: B32) {
+    fn copy(&self, ptx: &mut Ptx, sources: &ScaleSources, stage: B32, k_block: B32) {
         let quant_k = quant_k(ptx, k_block);
         let x_scales = self.cta.buffer(ptx, BufferId::XScale, stage);
         let x_scales = ptx.mad(self.first_scale, 4, x_scales);
@@ -148,5 +142,7 @@ impl<'a> ScaleCopies<'a> {
             let source = self.w.at(ptx, sources.w, quant_k);
             ptx.copy_4(Shared(w_scales, 0), source, sources.w_bytes);
         });
+        let full = self.cta.buffer(ptx, BufferId::Full, stage);
+        ptx.arrive_after_copies(full);
     }
 }

@@ -285,7 +285,12 @@ fn barrier(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
     let arrive = |of: &mut Operands<'_>, expects: bool| {
         of.text()?;
         let at = of.shared()?;
-        Ok(Op::Arrive { at, expecting: if expects { Some(of.value()?) } else { None } })
+        let expecting = if expects { Some(of.value()?) } else { None };
+        let times = if of.is_empty() { 1 } else { of.number()? };
+        if times == 0 {
+            return Err("an arrival counts once at least".to_owned());
+        }
+        Ok(Op::Arrive { at, times, expecting })
     };
     let test = |of: &mut Operands<'_>, waits: bool| {
         Ok(Op::Test { done: of.predicate()?, at: of.shared()?, parity: of.value()?, waits })
@@ -326,6 +331,9 @@ fn copy(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
         return Ok(Op::TensorLoad(TensorLoad { to, map, column, row, barrier, mask }));
     }
     Ok(match name {
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" => {
+            Op::BulkLoad { to: of.shared()?, from: of.global()?, bytes: of.value()?, barrier: of.shared()? }
+        }
         "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group" => {
             let (map, column, row) = of.tile()?;
             Op::TensorStore { map, column, row, from: of.shared()? }
