@@ -16,17 +16,20 @@ use octile_core::{
     sample::Rng,
 };
 
-const RECORDS: [&str; 4] = [
+const RECORDS: [&str; 5] = [
     "bench/record/h200/plans.csv",
     "bench/record/h200/plans_fit.csv",
     "bench/record/h200/plans_judge.csv",
+    "bench/record/h200/plans_more.csv",
     "bench/record/h200/plans_served.csv",
 ];
 const GPU: &HopperGpu = &HOPPER_GPUS[1];
 /// Parts of the shapes, one of which a fit leaves out.
 const PARTS: usize = 7;
-/// Steps of a fit.
-const STEPS: usize = 4000;
+/// Steps of a fit to a part of the shapes.
+const STEPS: usize = 6000;
+/// Fits to all shapes, from different random numbers, of which the best one counts.
+const STARTS: u64 = 8;
 /// Relative difference of expected times that the fit takes for a tie.
 const TIE: f64 = 0.012;
 /// Weight of errors of times beside choices.
@@ -55,7 +58,14 @@ fn main() -> Result<()> {
         &all.iter().map(|shape| (*shape, TimeModel::H200)).collect::<Vec<_>>(),
     );
     if std::env::args().nth(1).as_deref() == Some("fit") {
-        println!("{:?}", fit(&all));
+        let all = &all;
+        let fits = std::thread::scope(|scope| {
+            let fits: Vec<_> =
+                (0..STARTS).map(|seed| scope.spawn(move || fit(all, seed, 3 * STEPS))).collect();
+            fits.into_iter().map(|fit| fit.join().expect("a fit does not panic")).collect::<Vec<_>>()
+        });
+        let best = fits.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
+        println!("{:?}", best.context("there are fits")?.1);
     }
     for (name, key) in [
         ("shape", (|problem| [problem.m, problem.n, problem.k]) as fn(&Problem) -> _),
@@ -69,7 +79,7 @@ fn main() -> Result<()> {
             let fits = (0..PARTS).map(|left_out| {
                 let (judged, fitted): (Vec<&Shape>, Vec<&Shape>) =
                     shapes.iter().partition(|shape| part(&shape.problem) == left_out);
-                scope.spawn(move || (judged, fit(&fitted)))
+                scope.spawn(move || (judged, fit(&fitted, 1, STEPS).1))
             });
             let fits: Vec<_> = fits.collect();
             let fits = fits.into_iter().map(|fit| fit.join().expect("a fit does not panic"));
@@ -142,7 +152,7 @@ const FREE: [fn(&mut TimeModel) -> &mut f64; 37] = [
     |model| &mut model.swapped_column,
     |model| &mut model.stage,
     |model| &mut model.three_consumers,
-    |model| &mut model.two_scales,
+    |model| &mut model.selecting,
     |model| &mut model.shared_sm,
     |model| &mut model.packed_cluster,
     |model| &mut model.overlapped,
@@ -184,7 +194,7 @@ fn guess() -> TimeModel {
         swapped_column: 1.0,
         stage: 20.0,
         three_consumers: 1.0,
-        two_scales: 1.0,
+        selecting: 1.0,
         shared_sm: 1.0,
         packed_cluster: 1.0,
         overlapped: 30.0,
@@ -216,20 +226,20 @@ fn guess() -> TimeModel {
     }
 }
 
-/// Random changes of a few constants at a time, kept where they help.
-fn fit(shapes: &[&Shape]) -> TimeModel {
+/// Random changes of a few constants at a time, kept where they help: the loss, and the model.
+fn fit(shapes: &[&Shape], seed: u64, steps: usize) -> (f64, TimeModel) {
     let loss = |model: &TimeModel| {
         let losses = shapes.iter().map(|shape| shape.loss(model));
         let sum = losses.fold((0.0, 0.0), |sum, loss| (sum.0 + loss.0, sum.1 + loss.1));
         (sum.0 + TIMES * sum.1) / shapes.len() as f64
     };
-    let mut rng = Rng::new(1, 0);
+    let mut rng = Rng::new(seed, 0);
     let mut best = guess();
     let mut least = loss(&best);
-    for step in 0..STEPS {
+    for step in 0..steps {
         let mut changed = best;
         // Large steps at first, then small ones.
-        let size = 0.3 * 0.03f64.powf(step as f64 / STEPS as f64);
+        let size = 0.3 * 0.03f64.powf(step as f64 / steps as f64);
         for _ in 0..1 + rng.next_u64() % 3 {
             *FREE[rng.next_u64() as usize % FREE.len()](&mut changed) *= (size * f64::from(rng.bell())).exp();
         }
@@ -238,7 +248,7 @@ fn fit(shapes: &[&Shape]) -> TimeModel {
             (best, least) = (changed, new);
         }
     }
-    best
+    (least, best)
 }
 
 fn read() -> Result<Vec<Shape>> {
@@ -266,12 +276,13 @@ fn read() -> Result<Vec<Shape>> {
         let tile = GpuTile { a: a.parse()?, b: b.parse()? };
         let config = TileConfig { tile, swapped: swapped == "1", cluster };
         let time = 1e3 * flushed.parse::<f64>()?.min(graph.parse()?);
-        if shapes.last().is_none_or(|shape| shape.problem != problem) {
+        let known = shapes.iter().position(|shape| shape.problem == problem);
+        let at = known.unwrap_or_else(|| {
             shapes.push(Shape { problem, plans: Vec::new(), best: f64::INFINITY });
-        }
-        let Some(shape) = shapes.last_mut() else { continue };
+            shapes.len() - 1
+        });
+        let shape = &mut shapes[at];
         shape.best = shape.best.min(time);
-        // The model does not choose among split-K plans of more than one wave.
         let ranked = HopperPlan::candidates(&problem, GPU)?;
         if ranked.iter().any(|plan| plan.shape == config) {
             let plan = HopperPlan::new(&problem, GPU, Strategy::Strip, config, None)?;
