@@ -87,6 +87,10 @@ fn strips_with_ragged_chunks() {
         ((300, 1100, 256, QuantBlock::B128), fp8(Token)),
         // Several slices along K, beside which x is dequantized.
         ((289, 520, 600, QuantBlock::B128), fp8(Token)),
+        // A matmul that is left over, cut along K.
+        ((289, 256, 690, QuantBlock::B128), fp8(Token)),
+        ((150, 200, 700, QuantBlock::B128), fp8(Block)),
+        ((202, 256, 690, QuantBlock::B128), ActivationKind::Plain(FloatKind::Bf16)),
     ] {
         let (m, n, k, quant_block) = shape;
         check_strips(problem(m, n, k, quant_block).with_x(kind).with_out(FloatKind::Bf16));

@@ -104,6 +104,11 @@ impl FunctionBuilder {
         self.binary("arith.addf", a, b)
     }
 
+    /// Float subtraction.
+    pub fn subf(&mut self, a: Value, b: Value) -> Value {
+        self.binary("arith.subf", a, b)
+    }
+
     /// Float multiplication.
     pub fn mulf(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.mulf", a, b)

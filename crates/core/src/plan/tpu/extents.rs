@@ -61,6 +61,14 @@ impl TpuPlan {
         (0..k).step_by(tile::K_SLICE).map(|first| (first, tile::K_SLICE.min(k - first))).collect()
     }
 
+    /// Slices along K, first column and length, of one matmul over all of K: one, or two halves if both MXUs
+    /// shall work on it.
+    pub fn matmul_slices(&self, halves: bool) -> Vec<(usize, usize)> {
+        let k = self.tile.k;
+        let half = (k / 2).next_multiple_of(self.problem.quant_block.size().max(tile::CHUNK));
+        if halves && half + tile::CHUNK <= k { vec![(0, half), (half, k - half)] } else { vec![(0, k)] }
+    }
+
     /// Rows of a tile that share an activation scale; a tile may be shorter than a quantization block.
     pub fn x_scale_rows(&self) -> usize {
         match self.problem.x.granularity() {

@@ -20,16 +20,13 @@ const MOST_COLUMNS: usize = 768;
 /// Most blocks of rows. The scales of more need not fit anywhere.
 const MOST_STEPS: usize = 1 << 16;
 
-/// What of it the wait for weights does not cost: their matmuls follow without another wait.
-const SAVED_DRAIN: f64 = 250.0;
-
 /// Steps that are modelled one by one; all others take as long as a step in the middle.
 const MODELLED_STEPS: usize = 32;
 
 /// Rows of x or columns of the result that fill half of the lanes of both MXUs.
 const HALF: usize = CHUNK / 2;
 
-/// Most rows of a first block, which are all dequantized at once.
+/// Most rows of a first block, which are all dequantized at once, besides a rest shorter than a chunk.
 const MOST_FIRST: usize = 2 * CHUNK;
 
 /// Blocks of rows in VMEM: one is multiplied while the others arrive.
@@ -39,7 +36,13 @@ const STAGES: usize = 3;
 const DRAIN: f64 = 320.0;
 
 /// The same where results are transposed after conversion.
-const DRAIN_DEQUANTIZED: f64 = 500.0;
+const DRAIN_DEQUANTIZED: f64 = 540.0;
+
+/// What of it the wait for a block of weights does not cost.
+const SAVED_DRAIN: f64 = 110.0;
+
+/// Cycles until the first values are dequantized.
+const FIRST_DEQUANTIZED: f64 = 200.0;
 
 /// The pipeline of rows of a plan; `None` where it has none.
 pub(super) fn pipeline(
@@ -114,49 +117,56 @@ pub(super) fn chunk(problem: &Problem, tile: Dims) -> (usize, usize) {
     if wide { (HALF, CHUNK) } else { (CHUNK.min(tile.m), HALF) }
 }
 
-/// Weight blocks, each with a DMA of its own: first column and number of columns. The first one is small, so
-/// that multiplying begins early; each wait for one drains the MXUs.
+/// Weight blocks, each with a DMA of its own: first column and number of columns.
 pub(super) fn weight_blocks(plan: &TpuPlan) -> Vec<(usize, usize)> {
-    let columns = plan.held().n;
-    if plan.arithmetic != Arithmetic::Dequantized {
-        return vec![(0, columns)];
-    }
-    let mut blocks = Vec::new();
-    let mut begins = 0;
-    while begins < columns {
-        let size = begins.clamp(CHUNK, 4 * CHUNK) / CHUNK * CHUNK;
-        let left = columns - begins;
-        let size = if left < size + CHUNK { left } else { size };
-        blocks.push((begins, size));
-        begins += size;
-    }
-    blocks
+    cuts(plan).1
 }
 
-/// Blocks of rows of one grid step: first row and number of rows. A step with all rows has several; the
-/// first one is small, so that multiplying begins early.
+/// Blocks of rows of one grid step: first row and number of rows. A step with all rows has several.
 pub(super) fn blocks(plan: &TpuPlan) -> Vec<(usize, usize)> {
-    let rows = plan.held().m;
-    if plan.grid.m > 1 {
-        return vec![(0, rows)];
+    cuts(plan).0
+}
+
+/// First row or column and number of each block.
+type Blocks = Vec<(usize, usize)>;
+
+/// Blocks of rows and of weights with the fewest modelled cycles. Small first ones let multiplying begin
+/// early, and every wait drains the MXUs.
+fn cuts(plan: &TpuPlan) -> (Blocks, Blocks) {
+    let held = plan.held();
+    let rows = if plan.grid.m > 1 {
+        vec![vec![(0, held.m)]]
+    } else {
+        let cuts = [1, 2, 4, 8, 16].map(|most| cut(held.m, CHUNK, 1, most * CHUNK));
+        cuts.into_iter().chain([cut(held.m, 2 * CHUNK, 1, 16 * CHUNK)]).collect()
+    };
+    let weights = if plan.arithmetic == Arithmetic::Dequantized {
+        let growths = [1, 2, 3, 4].into_iter();
+        growths.flat_map(|growth| [4, 16].map(|most| cut(held.n, CHUNK, growth, most * CHUNK))).collect()
+    } else {
+        vec![vec![(0, held.n)]]
+    };
+    let mut best = (f64::INFINITY, (Vec::new(), Vec::new()));
+    for rows in rows {
+        for weights in &weights {
+            let cycles = timeline(plan, &rows, weights);
+            if cycles < best.0 {
+                best = (cycles, (rows.clone(), weights.clone()));
+            }
+        }
     }
-    let cuts = [1, 2, 4, 8, 16].map(|most| cut(rows, most * CHUNK));
-    let cuts = cuts.into_iter().chain([cut_from(rows, 2 * CHUNK, 16 * CHUNK)]);
-    let shortest = cuts.min_by(|a, b| timeline(plan, a).total_cmp(&timeline(plan, b)));
-    shortest.expect("there are several ways to cut rows")
+    best.1
 }
 
-/// Cuts rows into blocks that double from [`CHUNK`] to `most`.
-fn cut(rows: usize, most: usize) -> Vec<(usize, usize)> {
-    cut_from(rows, CHUNK, most)
-}
-
-/// Cuts rows into blocks that double from `first` to `most`.
-fn cut_from(rows: usize, first: usize, most: usize) -> Vec<(usize, usize)> {
+/// Cuts rows or columns into blocks of `first` to `most`, each at most `growth` times as long as those before
+/// it together. The last one takes a rest that is shorter than a chunk.
+fn cut(length: usize, first: usize, growth: usize, most: usize) -> Vec<(usize, usize)> {
     let mut blocks = Vec::new();
     let mut begins = 0;
-    while begins < rows {
-        let size = begins.clamp(first, most).min(rows - begins);
+    while begins < length {
+        let size = (growth * begins).clamp(first, most);
+        let left = length - begins;
+        let size = if left < size + CHUNK { left } else { size };
         blocks.push((begins, size));
         begins += size;
     }
@@ -166,8 +176,9 @@ fn cut_from(rows: usize, first: usize, most: usize) -> Vec<(usize, usize)> {
 /// Semaphores of a plan: of the scales of w and three buffers of the result, one for each weight block, and
 /// two for each block of rows in VMEM.
 pub(super) fn semaphores(plan: &TpuPlan, pipeline: RowPipeline) -> usize {
-    let blocks = if plan.grid.m > 1 { 1 + pipeline.stages } else { blocks(plan).len() };
-    4 + weight_blocks(plan).len() + 2 * blocks
+    let (blocks, weights) = cuts(plan);
+    let blocks = if plan.grid.m > 1 { 1 + pipeline.stages } else { blocks.len() };
+    4 + weights.len() + 2 * blocks
 }
 
 /// Cycles of multiplying some rows with some columns. Scaling and adding the products of codes takes all
@@ -180,11 +191,11 @@ fn work(plan: &TpuPlan, rows: usize, columns: usize) -> f64 {
         (_, true) => (rates.bf16_products, 1.32),
         (_, false) => (rates.fp8_products, 2.15),
     };
-    let columns = if plan.arithmetic == Arithmetic::Dequantized {
-        // The last columns stream past rows of x that take as long to load.
-        columns / CHUNK * CHUNK + if columns.is_multiple_of(CHUNK) { 0 } else { CHUNK }
-    } else {
-        columns
+    let columns = match plan.arithmetic {
+        // Few columns stream past rows of x that take as long to load as others take to stream.
+        Arithmetic::Dequantized if columns <= CHUNK => CHUNK,
+        Arithmetic::Dequantized => columns.next_multiple_of(HALF),
+        _ => columns,
     };
     let rows = rows.next_multiple_of(if small_blocks { CHUNK } else { HALF });
     let drain = if plan.arithmetic == Arithmetic::Dequantized { DRAIN_DEQUANTIZED } else { DRAIN };
@@ -196,9 +207,9 @@ fn dequantizing(plan: &TpuPlan, rows: usize) -> f64 {
     if plan.arithmetic == Arithmetic::Dequantized { 3.0 * (rows * plan.tile.k) as f64 / 4096.0 } else { 0.0 }
 }
 
-/// Cycles of a kernel that takes x in the given blocks: each is multiplied when it has arrived and those
-/// before it are done. The first one waits for one weight block after another.
-fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)]) -> f64 {
+/// Cycles of a kernel that takes x and w in the given blocks: each is multiplied when it has arrived and
+/// those before it are done. The first one waits for one weight block after another.
+fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)], weights: &[(usize, usize)]) -> f64 {
     let (tile, rates) = (plan.tile, &plan.chip.rates);
     let copy = |bytes: usize| bytes as f64 / rates.hbm_bytes_per_cycle();
     let x = |rows: usize| copy(rows * (tile.k + 4 * plan.k_blocks()));
@@ -211,12 +222,16 @@ fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)]) -> f64 {
     };
     let mut arrives = rates.copy_latency + x(first);
     let mut done = arrives;
-    for (begins, size) in weight_blocks(plan) {
+    for &(begins, size) in weights {
         arrives += copy(size * tile.k);
-        let prepared = if begins == 0 { dequantizing(plan, CHUNK + CHUNK.min(first)) } else { 0.0 };
-        let drain = if plan.arithmetic == Arithmetic::Dequantized { SAVED_DRAIN } else { 0.0 };
-        let multiplied = (work(plan, first, size) - drain).max(dequantizing(plan, size));
-        done = done.max(arrives) + prepared + multiplied;
+        done = done.max(arrives) + work(plan, first, size);
+        if plan.arithmetic == Arithmetic::Dequantized {
+            // Rows are dequantized beside the first columns.
+            let rows = if begins == 0 { first } else { 0 };
+            let products = work(plan, first, size) - DRAIN_DEQUANTIZED;
+            done += (dequantizing(plan, size + rows) - products).max(0.0) - SAVED_DRAIN;
+            done += if begins == 0 { FIRST_DEQUANTIZED } else { 0.0 };
+        }
     }
     let out = |rows: usize| copy(rows * columns * plan.kernel_out().bytes());
     let mut stored = done + out(first);
@@ -236,6 +251,6 @@ pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
     let short = if plan.grid.m > 1 { work(plan, plan.short_rows(), columns) } else { 0.0 };
     ModelledCycles {
         unrolled: work(plan, plan.held().m, columns) + short,
-        total: timeline(plan, &blocks(plan)),
+        total: timeline(plan, &blocks(plan), &weight_blocks(plan)),
     }
 }

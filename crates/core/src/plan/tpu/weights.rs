@@ -1,13 +1,16 @@
 //! Strips that keep x in VMEM while blocks of weights stream past it.
 
 use super::{
-    Arithmetic, Dims, TpuPlan, WeightPipeline, memory,
+    Arithmetic, DOUBLE_BUFFERED, Dims, TpuPlan, WeightPipeline, memory,
     tile::{CHUNK, FEW_ROWS, ModelledCycles, drain, mxu_cycles, preparing_x, vector_cycles},
 };
 use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
 
 /// Cycles of the grid's loop per step, where the kernel does its own DMAs.
 const GRID_STEP: f64 = 25.0;
+
+/// How much longer preparing x takes beside matmuls than alone.
+const COMPETING: f64 = 1.2;
 
 /// A kernel with x in VMEM: weight blocks are multiplied one after another, when they have arrived.
 pub(super) fn modelled_cycles(plan: &TpuPlan, pipeline: WeightPipeline) -> ModelledCycles {
@@ -21,10 +24,23 @@ pub(super) fn rows_ahead(plan: &TpuPlan, columns: usize) -> usize {
     if plan.arithmetic != Arithmetic::Dequantized {
         return plan.tile.m;
     }
+    // What is prepared ahead hides behind the weights' arrival, what follows behind their matmuls.
     let arrives = (columns * plan.tile.k) as f64 / plan.chip.rates.hbm_bytes_per_cycle();
-    let per_row = preparing_x(plan).max(1.0) / plan.tile.m as f64;
-    let chunks = (arrives / (per_row * plan.chunk.0 as f64)).round().max(1.0);
-    (chunks as usize).saturating_mul(plan.chunk.0).min(plan.held().m)
+    let preparing = |rows: usize| preparing_x(plan) * rows as f64 / plan.tile.m as f64;
+    let done = |ahead: &usize| {
+        arrives.max(preparing(*ahead)) + work(plan, columns, preparing(plan.tile.m.saturating_sub(*ahead)))
+    };
+    let chunks = (0..=plan.tile.m.div_ceil(plan.chunk.0)).map(|chunks| chunks * plan.chunk.0);
+    let fastest = chunks.min_by(|a, b| done(a).total_cmp(&done(b)));
+    fastest.map_or(0, |rows| rows.min(plan.held().m))
+}
+
+/// Cycles of the wait for a block of weights and of multiplying x with it, while the rest of x is prepared
+/// beside its first columns.
+fn work(plan: &TpuPlan, columns: usize, preparation: f64) -> f64 {
+    let multiplied = mxu_cycles(plan, columns).max(vector_cycles(plan, columns));
+    let beside = mxu_cycles(plan, columns.min(DOUBLE_BUFFERED * plan.chunk.1));
+    multiplied + (COMPETING * preparation - beside).max(0.0) + drain(plan.padded.m)
 }
 
 /// Cycles of a kernel with x in VMEM that takes the weights of a step in the given blocks.
@@ -33,7 +49,6 @@ fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)]) -> f64 {
     let latency = plan.chip.rates.copy_latency;
     let copy = |bytes: usize| bytes as f64 / plan.chip.rates.hbm_bytes_per_cycle();
     let out = |columns: usize| copy(padded.m * columns * plan.kernel_out().bytes());
-    let work = |columns: usize| mxu_cycles(plan, columns).max(vector_cycles(plan, columns)) + drain(padded.m);
     let preparation = preparing_x(plan);
     let x = latency + copy(padded.m * padded.k * plan.problem.x.bytes());
     let ahead = preparation * rows_ahead(plan, blocks[0].1) as f64 / plan.tile.m as f64;
@@ -45,7 +60,7 @@ fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)]) -> f64 {
             arrives += copy(columns * padded.k);
             // The first block is multiplied while the rest of x is dequantized.
             let beside = if (step, number) == (0, 0) { preparation - ahead } else { 0.0 };
-            done = done.max(arrives) + work(columns).max(beside);
+            done = done.max(arrives) + work(plan, columns, beside);
             stored = stored.max(done) + out(columns);
         }
     }

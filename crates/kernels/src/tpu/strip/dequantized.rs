@@ -16,6 +16,14 @@ use crate::tpu::{
     },
 };
 
+/// MXUs of a core, each of which works on a matmul of its own.
+const MXUS: usize = 2;
+
+/// Whether a matmul, by its number, is left over when each MXU works on one. It is cut along K into two.
+pub(super) fn is_left_over(number: usize, count: usize) -> bool {
+    number + 1 == count && number.is_multiple_of(MXUS)
+}
+
 pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     let mut f = Frame::new(plan, GridOrder::AnyTile);
     let size = plan.held();
@@ -114,13 +122,22 @@ pub(super) fn multiply(
 ) {
     let chunks = Chunk::cover_by_row(plan, columns, by_row);
     let (by_row, by_column) = chunks.split_at(chunks.partition_point(|chunk| chunk.column < by_row));
+    let mut number = 0;
     for row in by_row.chunk_by(|a, b| a.row == b.row) {
-        multiply_slices(b, plan, x, weights, row, &mut put);
+        number += row.len();
+        let leaves_over = is_left_over(number - 1, by_row.len());
+        multiply_slices(b, plan, x, weights, (row, leaves_over), &mut put);
     }
-    for chunk in by_column {
+    for (number, chunk) in by_column.iter().enumerate() {
         let w_bf16 = weights.dequantized(b, plan, chunk, (0, plan.tile.k));
-        let lhs = x.rows(b, plan, chunk.row, chunk.rows);
-        let value = times_weights(b, lhs, &w_bf16, 0, chunk.cols);
+        x.prepare(b, plan, (chunk.row, chunk.rows));
+        let slices = plan.matmul_slices(is_left_over(number, by_column.len())).into_iter();
+        let products = slices.map(|slice| {
+            let lhs = x.load(b, plan, (chunk.row, chunk.rows), slice);
+            times_weights(b, lhs, &w_bf16, slice.0, chunk.cols)
+        });
+        let products = products.collect();
+        let value = sum_apart(b, products);
         put(b, Part { at: (chunk.row, chunk.col), value });
     }
 }
@@ -132,20 +149,26 @@ fn multiply_slices(
     plan: &TpuPlan,
     x: &mut XStrip,
     weights: Weights<'_>,
-    chunks: &[Chunk],
+    (chunks, leaves_over): (&[Chunk], bool),
     put: &mut impl FnMut(&mut FunctionBuilder, Part),
 ) {
-    let mut sums: Vec<Option<Value>> = vec![None; chunks.len()];
-    for slice in plan.k_slices() {
-        for (chunk, sum) in chunks.iter().zip(&mut sums) {
+    let mut sums: Vec<Vec<Value>> = vec![Vec::new(); chunks.len()];
+    for (slice_number, slice) in plan.k_slices().into_iter().enumerate() {
+        for (number, (chunk, sums)) in chunks.iter().zip(&mut sums).enumerate() {
             let w_bf16 = weights.dequantized(b, plan, chunk, slice);
             let lhs = x.slice(b, plan, (chunk.row, chunk.rows), slice);
             let product = times_weights(b, lhs, &w_bf16, slice.0, chunk.cols);
-            *sum = Some(sum.map_or(product, |sum| b.addf(sum, product)));
+            // Columns that are left over have a sum for even slices and one for odd slices.
+            let is_left_over = leaves_over && number + 1 == chunks.len();
+            let sum = if is_left_over { slice_number % MXUS } else { 0 };
+            match sums.get_mut(sum) {
+                Some(sum) => *sum = b.addf(*sum, product),
+                None => sums.push(product),
+            }
         }
     }
-    for (chunk, value) in chunks.iter().zip(sums) {
-        let value = value.expect("a tile has a slice");
+    for (chunk, sums) in chunks.iter().zip(sums) {
+        let value = sum_apart(b, sums);
         put(b, Part { at: (chunk.row, chunk.col), value });
     }
 }
@@ -171,6 +194,17 @@ fn times_weights(b: &mut FunctionBuilder, lhs: Value, weights: &Buffer, k: usize
     let rhs = weights.load(b, (0, k), (cols.next_multiple_of(LANES), length));
     let product = b.matmul(lhs, rhs);
     b.slice(product, &[0, 0], &[rows, cols])
+}
+
+/// Adds products that different MXUs shall compute: of a plain sum the compiler makes one matmul.
+pub(super) fn sum_apart(b: &mut FunctionBuilder, products: Vec<Value>) -> Value {
+    let add = |sum: Value, product: Value| {
+        let (rows, cols) = shape_of(b, product);
+        let zero = b.splat(0.0, [rows, cols]);
+        let negative = b.subf(zero, product);
+        b.subf(sum, negative)
+    };
+    products.into_iter().reduce(add).expect("there is a product")
 }
 
 pub(super) fn dequantized(b: &mut FunctionBuilder, codes: Value, scale: Value) -> Value {
@@ -219,14 +253,24 @@ impl XStrip {
         self.ready == plan.held().m
     }
 
-    /// Loads rows in bf16, after dequantizing them if no matmul needed them before.
-    pub(super) fn rows(&mut self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, rows: usize) -> Value {
+    /// Dequantizes rows if no matmul needed them before.
+    fn prepare(&mut self, b: &mut FunctionBuilder, plan: &TpuPlan, (row, rows): (usize, usize)) {
         if row + rows > self.ready {
             self.dequantize(b, plan, (row, rows));
             self.ready = row + rows;
         }
+    }
+
+    /// Loads a slice along K of rows in bf16.
+    fn load(
+        &self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        (row, rows): (usize, usize),
+        (k, length): (usize, usize),
+    ) -> Value {
         let values = self.bf16.as_ref().unwrap_or(&self.given);
-        values.load(b, (row, 0), (rows, self.length(plan, (0, plan.tile.k))))
+        values.load(b, (row, k), (rows, self.length(plan, (k, length))))
     }
 
     /// Loads a slice along K of rows in bf16, after dequantizing it if no matmul needed it before. Slices of
@@ -247,8 +291,7 @@ impl XStrip {
                 (self.ready, self.ready_blocks) = (row + rows, 0);
             }
         }
-        let values = self.bf16.as_ref().unwrap_or(&self.given);
-        values.load(b, (row, k), (rows, self.length(plan, (k, length))))
+        self.load(b, plan, (row, rows), (k, length))
     }
 
     /// Length of a slice in the buffer that is multiplied: x that is bf16 already ends with K.

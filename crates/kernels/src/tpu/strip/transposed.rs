@@ -7,7 +7,7 @@
 use octile_core::plan::{BufferId, tpu::TpuPlan};
 use octile_mosaic::{FunctionBuilder, Value};
 
-use super::dequantized::{dequantized, store_block};
+use super::dequantized::{dequantized, is_left_over, store_block, sum_apart};
 use crate::{
     stablehlo::float,
     tpu::parts::{frame::Frame, scales::Scales, tile::Buffer},
@@ -69,23 +69,31 @@ impl Dequantized {
         rows: &[RowChunk],
         (begins, columns): (usize, usize),
     ) {
-        for (col, cols) in columns_of(plan, (begins, columns)) {
+        let columns = columns_of(plan, (begins, columns));
+        let count = columns.len() * rows.len();
+        let mut number = 0;
+        for (col, cols) in columns {
             self.dequantize_columns(b, plan, codes, (col, cols));
             for &chunk in rows {
                 if col == 0 {
                     self.dequantize_rows(b, plan, codes, chunk);
                 }
-                self.product(b, plan, codes, chunk, (col, cols));
+                self.product(b, plan, codes, chunk, (col, cols), is_left_over(number, count));
+                number += 1;
             }
         }
     }
 
     /// Multiplies rows with all columns, which are dequantized already.
     pub(super) fn multiply(self, b: &mut FunctionBuilder, plan: &TpuPlan, codes: &Codes, rows: &[RowChunk]) {
+        let columns = columns_of(plan, (0, plan.held().n));
+        let count = columns.len() * rows.len();
+        let mut number = 0;
         for &chunk in rows {
             self.dequantize_rows(b, plan, codes, chunk);
-            for columns in columns_of(plan, (0, plan.held().n)) {
-                self.product(b, plan, codes, chunk, columns);
+            for &columns in &columns {
+                self.product(b, plan, codes, chunk, columns, is_left_over(number, count));
+                number += 1;
             }
         }
     }
@@ -142,13 +150,19 @@ impl Dequantized {
         codes: &Codes,
         chunk: RowChunk,
         (col, cols): (usize, usize),
+        is_left_over: bool,
     ) {
         let slot = b.i32(chunk.slot);
         let x = Buffer::one_of(b, self.x, slot);
         let (w, first) = self.columns(b, plan, col);
-        let lhs = w.load(b, (first, 0), (cols, plan.tile.k));
-        let rhs = x.load(b, (0, 0), (plan.tile.k, chunk.rows));
-        let product = b.matmul_by_columns(lhs, rhs);
+        let slices = plan.matmul_slices(is_left_over).into_iter();
+        let products = slices.map(|(k, length)| {
+            let lhs = w.load(b, (first, k), (cols, length));
+            let rhs = x.load(b, (k, 0), (length, chunk.rows));
+            b.matmul_by_columns(lhs, rhs)
+        });
+        let products = products.collect();
+        let product = sum_apart(b, products);
         // Narrow values are transposed faster.
         let result = b.to_float(product, float(plan.kernel_out()));
         let result = b.transpose(result);
