@@ -69,8 +69,10 @@ pub struct TuneArgs {
     /// TPU chip [default: tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<ChipChoice>,
-    /// TPU candidates to compile per shape at most
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    /// TPU candidates to compile per shape at most [default: 12]
+    ///
+    /// The default plan is one of them. A shape that was searched with fewer is searched again.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
     pub candidates: Option<u16>,
     /// TPU compiler [default: where `octile tools` finds it]
     #[arg(long, value_name = "FILE")]

@@ -139,7 +139,7 @@ fn distinct(cases: Vec<Case>) -> Vec<Case> {
             }
             Entry::Occupied(entry) => {
                 if is_new {
-                    distinct[*entry.get()].label += &format!(", {}", case.label);
+                    distinct[*entry.get()].label += &format!("; {}", case.label);
                 }
             }
         }

@@ -18,9 +18,16 @@ pub use page::page;
 /// Prints the shapes, one per line, as `--shapes-from` reads them.
 pub fn list(cases: &[Case]) {
     // What `--shapes-from` reads is no report: `--quiet` leaves it.
-    emit_document(
-        &cases.iter().map(|case| format!("{}  # {}\n", case.problem, case.label)).collect::<Text>(),
-    );
+    let lines = cases.iter().map(|case| format!("{}  # {}\n", case.problem, case.label));
+    emit_document(&(forms(cases).to_owned() + &lines.collect::<Text>()));
+}
+
+/// What forms of layers are, where a list has several.
+fn forms(cases: &[Case]) -> &'static str {
+    match cases.iter().any(|case| case.label.contains("fused ")) {
+        true => "# single: as checkpoints store it; fused: as vLLM and SGLang run it; others are both\n",
+        false => "",
+    }
 }
 
 /// Prints what was found.
@@ -236,10 +243,11 @@ fn verdict(report: &TuneReport, shape: &TunedShape) -> String {
             format!("* {choice}: the default needs {:.2}x as many cycles\n", shape.entry.speedup)
         }
         None if report.unit == "cycles" => {
-            "no candidate saves 1 % of the default's cycles: tuning would keep the default\n".to_owned()
+            "no candidate is 3 % faster than the default by its cycles: tuning would keep the default\n"
+                .to_owned()
         }
         Some(choice) => format!(
-            "* {choice}: {:.2}x as fast as the default in further rounds of these two, by more than the noise\n",
+            "* {choice}: {:.2}x as fast as the default in further rounds of these two, twice by more than the noise\n",
             shape.entry.speedup
         ),
         None => {
