@@ -48,7 +48,7 @@ pub fn explanation(report: &TuneReport) {
 pub fn so_far(report: &TuneReport) -> String {
     let done = report.shapes.len();
     text(report)
-        + &format!("Interrupted: {done} of {} shapes are done; run it again to go on.\n", report.asked)
+        + &format!("Interrupted: {done} of {} done; run it again to go on.\n", counted(report.asked, "shape"))
 }
 
 fn text(report: &TuneReport) -> String {

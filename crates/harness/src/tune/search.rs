@@ -29,8 +29,8 @@ pub struct SearchEffort {
     pub rounds: usize,
     /// Rounds of the best candidate and the default, which decide.
     pub deciding: usize,
-    /// Time of both parts together, reached after the fewest rounds at the earliest. Confirming a winner takes
-    /// up to half as long again.
+    /// Time of both parts together, reached after the fewest rounds at the earliest. Confirming a winner may
+    /// take half as long again.
     pub budget: Duration,
     /// Whether hopeless candidates drop out.
     pub stops_early: bool,
