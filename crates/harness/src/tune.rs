@@ -32,9 +32,10 @@ use crate::{Observer, Result, case::Case, check::Check, record::Provenance};
 const CHECKED_ROWS: usize = 64;
 /// Seed of the operands.
 const SEED: u64 = 1;
-/// Part of the budget between the decision and its confirmation, and the most: other processes are busy for
-/// some time, too.
+/// Time between the decision and its confirmation, as a part of the budget, and its limits: what other
+/// processes do to caches, cores and threads lasts for some time, too.
 const PAUSE: f64 = 0.2;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A device whose plans can be searched.
@@ -129,8 +130,10 @@ pub struct TunedShape {
     pub is_known: bool,
     /// The candidates, the default one first; none for an earlier run.
     pub candidates: Vec<CandidateReport>,
-    /// Why the fastest candidate was refused: its result was wrong, or it did not win twice.
+    /// Why the fastest candidate was refused: its result was wrong.
     pub refusal: Option<String>,
+    /// The candidate that was faster at first, but not when it was timed again.
+    pub unconfirmed: Option<String>,
     /// Seconds that the search took.
     pub seconds: f64,
 }
@@ -151,18 +154,15 @@ pub fn tune(
     let is_counted = trial.is_counted();
     let sample = |trial: &mut dyn Trial, index| Ok(trial.sample(index)?.into_iter().map(rounded).collect());
     let mut outcome = search(choices.len(), is_counted, effort, |index| sample(&mut *trial, index), doing)?;
-    let mut refusal = None;
+    let (mut refusal, mut unconfirmed) = (None, None);
     if let Some(index) = outcome.winner {
         refusal = refuse(trial.as_mut(), index)?;
         if refusal.is_none() && !is_counted {
             observer.doing(format!("{problem}: confirming {}", trial.describe(index)));
-            thread::sleep(effort.budget.mul_f64(PAUSE).min(LONGEST_PAUSE));
+            thread::sleep(effort.budget.mul_f64(PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
             trial.renew();
             outcome.confirm(effort, |index| sample(&mut *trial, index))?;
-            let is_confirmed = outcome.winner.is_some();
-            refusal = (!is_confirmed).then(|| {
-                format!("{} was faster at first, but not when it was timed again", trial.describe(index))
-            });
+            unconfirmed = outcome.winner.is_none().then(|| trial.describe(index));
         }
     }
     let winner = outcome.winner.filter(|_| refusal.is_none());
@@ -199,6 +199,7 @@ pub fn tune(
         is_known: false,
         candidates,
         refusal,
+        unconfirmed,
         seconds: start.elapsed().as_secs_f64(),
     })
 }

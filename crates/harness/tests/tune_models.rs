@@ -92,9 +92,9 @@ fn a_candidate_must_win_twice() {
     let found = |costs| tuned(&Counting { models: Cell::default(), costs }, false);
     let (once, twice) = (found([1.0, 2.0]), found([1.0, 1.25]));
     assert_eq!((once.entry.choice, once.entry.speedup), (None, 1.0));
-    assert_eq!(once.refusal.as_deref(), Some("1 was faster at first, but not when it was timed again"));
+    assert_eq!((once.refusal.as_deref(), once.unconfirmed.as_deref()), (None, Some("1")));
     assert!(once.entry.samples[0].tuned.is_empty());
-    assert!(twice.entry.choice.is_some() && twice.refusal.is_none());
+    assert!(twice.entry.choice.is_some() && twice.unconfirmed.is_none());
     // The smaller gain is recorded, with its samples.
     assert_eq!((twice.entry.speedup, twice.entry.samples[0].tuned[0]), (1.6, 1.25));
     for found in [once, twice] {

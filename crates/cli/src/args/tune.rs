@@ -61,7 +61,8 @@ pub struct TuneArgs {
     #[arg(long)]
     pub list: bool,
     /// Time per shape in seconds, more than 0
-    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "5")]
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "5",
+        allow_negative_numbers = true)]
     pub budget: Duration,
     /// Threads of the CPU [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

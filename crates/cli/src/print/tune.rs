@@ -106,7 +106,15 @@ fn line(report: &TuneReport, shape: &TunedShape) -> String {
     if let Some(refusal) = &shape.refusal {
         let _ = writeln!(line, "    refused: {refusal}");
     }
+    if let Some(name) = &shape.unconfirmed {
+        let _ = writeln!(line, "    {}", not_again(name));
+    }
     line
+}
+
+/// What became of a candidate that won once.
+fn not_again(name: &str) -> String {
+    format!("not kept: {name} was faster at first, but not when it was timed again")
 }
 
 /// Geometric mean over the ways of calling.
@@ -237,6 +245,9 @@ fn verdict(report: &TuneReport, shape: &TunedShape) -> String {
     if let Some(refusal) = &shape.refusal {
         return format!("the fastest is refused: {refusal}\n");
     }
+    if let Some(name) = &shape.unconfirmed {
+        return format!("{}: tuning would keep the default\n", not_again(name));
+    }
     match shape.entry.choice {
         // Cycles are counted: the same every time.
         Some(choice) if report.unit == "cycles" => {
@@ -287,6 +298,7 @@ mod tests {
             is_known: false,
             candidates: vec![candidate],
             refusal: None,
+            unconfirmed: None,
             seconds: 0.0,
         };
         TuneReport {
@@ -329,5 +341,8 @@ mod tests {
         assert!(line(&report, &report.shapes[0]).ends_with("  tile 64x128x256\n"));
         report.shapes[0].label = "gate".to_owned();
         assert!(line(&report, &report.shapes[0]).ends_with("  tile 64x128x256 (gate)\n"));
+        report.shapes[0].unconfirmed = Some("1 thread".to_owned());
+        let says = "    not kept: 1 thread was faster at first, but not when it was timed again\n";
+        assert!(line(&report, &report.shapes[0]).ends_with(says));
     }
 }

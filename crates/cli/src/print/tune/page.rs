@@ -120,7 +120,7 @@ fn plot(report: &TuneReport, shape: &TunedShape) -> Markup {
 }
 
 /// Most ticks of an axis.
-const MOST_TICKS: usize = 6;
+const MOST_TICKS: usize = 7;
 
 /// Round numbers between two costs, with their labels: as many of 1, 2 and 5 times powers of ten as have
 /// room; parts of a decade where two costs are close together.
@@ -138,9 +138,9 @@ fn ticks(low: f64, high: f64) -> Vec<(f64, String)> {
         };
         inside.map(|(exponent, cost)| (cost, label(exponent, cost))).collect()
     };
-    let tenths: Vec<f64> = (10..100).map(|tenth| f64::from(tenth) / 10.0).collect();
-    let halves: Vec<f64> = (2..20).map(|half| f64::from(half) / 2.0).collect();
-    let choices = [&tenths[..], &halves, &[1.0, 2.0, 3.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
+    let parts = |of: i32| (of..10 * of).map(|part| f64::from(part) / f64::from(of)).collect::<Vec<_>>();
+    let [tenths, fifths, halves, ones] = [10, 5, 2, 1].map(parts);
+    let choices = [&tenths[..], &fifths, &halves, &ones, &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
     let most = choices.into_iter().map(round).find(|ticks| ticks.len() <= MOST_TICKS);
     most.unwrap_or_else(|| round(&[1.0]).into_iter().step_by(3).collect())
 }
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_few() {
-        assert_eq!(labels(0.08, 1.3), ["0.1", "0.2", "0.3", "0.5", "0.7", "1"]);
-        assert_eq!(labels(2350.0, 3500.0), ["2500", "3000", "3500"]);
+        assert_eq!(labels(0.08, 1.3), ["0.1", "0.2", "0.5", "1"]);
+        assert_eq!(labels(2350.0, 3500.0), ["2400", "2600", "2800", "3000", "3200", "3400"]);
         for low in [1e-6, 3.3e-3, 0.9, 47.0, 123_456.0] {
             for factor in [1.44, 1.6, 2.0, 7.0, 50.0, 1e4, 1e9] {
                 let labels = labels(low, low * factor);
