@@ -127,9 +127,13 @@ impl SearchOutcome {
     pub fn confirm(
         &mut self,
         effort: &SearchEffort,
-        sample: impl FnMut(usize) -> Result<Vec<f64>>,
+        mut sample: impl FnMut(usize) -> Result<Vec<f64>>,
     ) -> Result<()> {
         let Some(winner) = self.winner else { return Ok(()) };
+        // Clocks have dropped, threads sleep, and memory may be fresh.
+        for candidate in [0, winner] {
+            sample(candidate)?;
+        }
         let end = Instant::now() + effort.budget.mul_f64(CONFIRMING);
         let (default, tuned) = decide(winner, effort, end, sample)?;
         if !is_faster(&default, &tuned) {
