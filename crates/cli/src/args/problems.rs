@@ -21,7 +21,8 @@ pub struct ProblemArgs {
     /// Layers of published models under tensor parallelism, with 1 to 16384 rows. Fit a performance model to
     /// the first, and judge it by the second: they have no shape in common. Every number draws a sample that
     /// shares no shape with these.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["shapes", "model", "shapes_from"])]
+    #[arg(long, value_name = "NAME", allow_negative_numbers = true,
+        conflicts_with_all = ["shapes", "model", "shapes_from"])]
     pub sample: Option<Sample>,
     /// Leave out shapes with more GFLOP than this
     #[arg(long, value_name = "GFLOP", value_parser = gflop, allow_negative_numbers = true)]

@@ -52,7 +52,8 @@ pub struct TuneArgs {
     ///
     /// As vLLM and SGLang divide them: layers that read the hidden state along N, those that write it along
     /// K. Needs the config.json of the model.
-    #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u16).range(1..=1024),
+        allow_negative_numbers = true)]
     pub tp: Option<u16>,
     /// Search shapes again that the table already holds
     #[arg(long)]
@@ -67,7 +68,8 @@ pub struct TuneArgs {
         allow_negative_numbers = true)]
     pub budget: Duration,
     /// Threads of the CPU [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024),
+        allow_negative_numbers = true)]
     pub threads: Option<u16>,
     /// TPU chip [default: tpu7x]
     #[arg(long, value_name = "CHIP")]
@@ -75,7 +77,8 @@ pub struct TuneArgs {
     /// TPU candidates to compile per shape at most [default: 12]
     ///
     /// The default plan is one of them. A shape that was searched with fewer is searched again.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..),
+        allow_negative_numbers = true)]
     pub candidates: Option<u16>,
     /// TPU compiler [default: where `octile tools` finds it]
     #[arg(long, value_name = "FILE")]
