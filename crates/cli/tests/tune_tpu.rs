@@ -71,6 +71,16 @@ fn tuned_tiles_are_compiled_for_tpus() {
     again("2", 1);
 }
 
+#[test]
+fn a_tile_that_saves_many_cycles_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["tune", "--chip", "v5e", "--shape", "32x2560x512:128", "--out", "bf16", "--json"];
+    let output = octile(folder.path(), &args).env("OCTILE_LIBTPU", libtpu()).output().unwrap();
+    let report: Value = serde_json::from_str(&success(output)).unwrap();
+    let entry = &report["shapes"][0]["entry"];
+    assert!(entry["choice"].is_object() && entry["speedup"].as_f64().unwrap() >= 1.03, "{entry}");
+}
+
 /// What is found stays and is reported, and the error names the shape that failed.
 #[test]
 fn a_shape_that_fails_does_not_discard_the_others() {
