@@ -151,7 +151,7 @@ fn the_original_decides_whether_codes_are_clipped() {
 
 #[test]
 fn values_that_are_not_finite_are_found_without_the_original() {
-    for (bits, what) in [(0x7fc0u16, "1 of 256 values are NaN, the first at [5]"), (0xff80, "are infinite")] {
+    for (bits, what) in [(0x7fc0u16, "1 of 256 values is NaN, the first at [5]"), (0xff80, "is infinite")] {
         let place = Place::new(&decoder());
         place.run(&quantize()).unwrap();
         change(&place.output(), "model.norm.weight", |mut norm| {

@@ -173,7 +173,7 @@ fn finished_timings_are_printed() {
             assert_eq!(stderr, format!("octile: interrupted by SIG{signal}\n"));
             assert_eq!(names(place.path()), [] as [&str; 0]);
             stdout.contains("Configuration: Custom (16x128x128:128")
-                && stdout.contains("Interrupted: 1 of 2 shapes were timed, and no file was written.")
+                && stdout.contains("Interrupted: timed 1 of 2 shapes, and no file was written.")
         });
         assert!(is_printed, "SIG{signal}");
     }

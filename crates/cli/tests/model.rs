@@ -165,3 +165,43 @@ fn the_layers_of_a_model_are_timed_and_summed() {
         assert!(ends(2, arguments, folder).contains(part), "{arguments:?}");
     }
 }
+
+/// A router gives each expert its share of the tokens, in `bench` as in `tune`, which finds plans for it.
+#[test]
+fn experts_are_timed_with_their_share_of_the_rows() {
+    let place = TempDir::new().unwrap();
+    let model = place.path().join("model");
+    fs::create_dir(&model).unwrap();
+    let size = 128 * 128 * 2;
+    let entry = |at: usize, name: String| {
+        let offsets = [at * size, (at + 1) * size];
+        (name, serde_json::json!({"dtype": "BF16", "shape": [128, 128], "data_offsets": offsets}))
+    };
+    let names = (0..4).map(|expert| format!("model.layers.0.mlp.experts.{expert}.up_proj.weight"));
+    let names = names.chain(["model.layers.0.self_attn.q_proj.weight".to_owned()]);
+    let header: serde_json::Map<_, _> = names.enumerate().map(|(at, name)| entry(at, name)).collect();
+    let header = serde_json::Value::from(header).to_string();
+    let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; 5 * size]].concat();
+    fs::write(model.join("model.safetensors"), file).unwrap();
+    fs::write(model.join("config.json"), r#"{"num_experts": 4, "num_experts_per_tok": 1}"#).unwrap();
+    let work = ["--model", "model", "--tokens", "1,2,16"];
+    let expert = "model.layers.*.mlp.experts.*.up_proj";
+    for command in ["bench", "tune"] {
+        let text = ends(0, &[&[command], &work[..], &["--list"]].concat(), place.path());
+        assert!(
+            text.contains(&format!("1x128x128:128  # {expert}; model.layers.*.self_attn.q_proj")),
+            "{text}"
+        );
+        assert!(text.contains(&format!("4x128x128:128  # {expert}\n")), "{text}");
+        assert!(text.contains("16x128x128:128  # model.layers.*.self_attn.q_proj\n"), "{text}");
+    }
+    let bench = ["bench", "--backend", "cpu", "--quick", "--json"];
+    let document = json(&[&bench[..], &work].concat(), place.path());
+    let active = |pass: &serde_json::Value| {
+        let layers = pass["layers"].as_array().unwrap();
+        layers.iter().find(|layer| layer["name"] == expert).unwrap()["active"].clone()
+    };
+    let passes = document["model"]["passes"].as_array().unwrap();
+    assert_eq!(passes.iter().map(active).collect::<Vec<_>>(), [1, 2, 4]);
+    assert_eq!(document["model"]["experts"], serde_json::json!([1, 4]));
+}

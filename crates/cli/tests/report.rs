@@ -52,7 +52,7 @@ fn the_page_is_self_contained() {
     }
     assert!(page.contains("<nav>") && page.contains("limit of HBM"));
     assert!(
-        page.contains("1 of 2 versions fail: 512-qb128-aligned-v2-operands-prefetched-tpu7x (files"),
+        page.contains("1 of 2 versions fails: 512-qb128-aligned-v2-operands-prefetched-tpu7x (files"),
         "{page}"
     );
     assert!(page.contains("<details>") && page.contains("Copies of the first scale "));

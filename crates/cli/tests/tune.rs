@@ -1,14 +1,16 @@
 //! `octile tune`: tables that survive kills, concurrent writers and damage, and when they are used.
 
+#[path = "common/tune.rs"]
 mod common;
 
 use std::{
     fs,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
+use common::{octile, refused, success};
 use octile_harness::requirement::Requirement;
 use serde_json::{Value, json};
 
@@ -18,26 +20,10 @@ const ONE_ISA: &str = "a search tries the kernels of one ISA only";
 const SHAPES: [&str; 6] =
     ["1x64x256:128", "2x96x128:128", "3x64x128:128", "5x128x128:128", "8x64x64:128", "17x32x128:128"];
 
-fn octile(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
-    command.args(args).env("OCTILE_TUNED_DIR", folder).current_dir(folder);
-    for variable in ["OCTILE_TUNED", "OCTILE_BATCH_INVARIANT", "OCTILE_ISA"] {
-        command.env_remove(variable);
-    }
-    command
-}
-
 fn tune(folder: &Path, shapes: &[&str]) -> Command {
     let mut command = octile(folder, &["tune", "--backend", "cpu", "--threads", "2", "--budget", "0.01"]);
     command.args(shapes.iter().flat_map(|shape| ["--shape", shape]));
     command
-}
-
-#[track_caller]
-fn success(output: Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The entries of the table; it must be whole at any time.
@@ -208,41 +194,6 @@ fn a_bench_shows_both_plans_where_there_are_two() {
     assert_eq!(untuned(&["--tuned", "--json"], &[]), Value::Null);
 }
 
-/// With the real compiler: a search finds a faster tile than the default, and `inspect` compiles it.
-#[test]
-fn tuned_tiles_are_compiled_for_tpus() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
-    let libtpu = common::libtpu();
-    let run = |args: &[&str], variables: &[(&str, &str)]| {
-        let mut command = octile(path, args);
-        command.args(["--shape", "16x1536x5120:128", "--out", "bf16"]);
-        command.env("OCTILE_LIBTPU", &libtpu).envs(variables.iter().copied());
-        success(command.output().unwrap())
-    };
-    let report: Value = serde_json::from_str(&run(&["tune", "--backend", "tpu", "--json"], &[])).unwrap();
-    let shape = &report["shapes"][0];
-    let candidates = shape["candidates"].as_array().unwrap();
-    let chosen = candidates.iter().find(|candidate| candidate["choice"] == shape["entry"]["choice"]);
-    let chosen = chosen.expect("a tile beats the default one");
-    let compiled = |candidate: &Value, text: &str| {
-        let tile = &candidate["choice"]["tpu"];
-        let cycles = candidate["median"].as_f64().unwrap();
-        text.contains(&format!("tile {}x{}x{}", tile["m"], tile["n"], tile["k"]))
-            && text.contains(&format!("; {cycles:.0} cycles with DMAs"))
-    };
-    let inspect = ["inspect", "--strategy", "strip"];
-    let text = run(&inspect, &[]);
-    assert!(compiled(chosen, &text) && text.contains(", tuned"), "{text}");
-    for off in [("OCTILE_TUNED", "off"), ("OCTILE_BATCH_INVARIANT", "1")] {
-        let text = run(&inspect, &[off]);
-        assert!(compiled(&candidates[0], &text) && !text.contains(", tuned"), "{text}");
-    }
-    // A block mode that the user names is not replaced.
-    let text = run(&["inspect", "--strategy", "strip", "--mode", "large"], &[]);
-    assert!(!text.contains(", tuned"), "{text}");
-}
-
 /// It is ignored with a note, and searched again.
 #[test]
 fn a_choice_that_no_search_makes_is_not_used() {
@@ -286,10 +237,8 @@ fn a_variable_that_changes_default_plans_stops_a_search() {
     let folder = tempfile::tempdir().unwrap();
     for (variable, value) in [("OCTILE_ISA", "portable"), ("OCTILE_BATCH_INVARIANT", "1")] {
         let output = tune(folder.path(), &SHAPES[..1]).env(variable, value).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(variable) && stderr.contains("unset it"), "{stderr}");
-        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        refused(&output, variable);
+        refused(&output, "unset it");
     }
     assert_eq!(entries(folder.path()).len(), 0);
     success(tune(folder.path(), &SHAPES[..1]).env("OCTILE_BATCH_INVARIANT", "0").output().unwrap());
@@ -348,12 +297,16 @@ fn shapes_come_from_samples_lists_and_configurations() {
     fs::create_dir(folder.path().join("model")).unwrap();
     fs::write(folder.path().join("model/config.json"), config.to_string()).unwrap();
     let layers = list(&["tune", "--model", "model", "--tokens", "1,64", "--list"]);
-    assert_eq!(layers.lines().count(), 14, "{layers}");
-    assert!(layers.contains("64x6144x1024:128  # gate-up\n"), "{layers}");
+    assert_eq!(layers.lines().count(), 15, "{layers}");
+    assert!(layers.starts_with("# single: as checkpoints store it; fused: as vLLM"), "{layers}");
+    assert!(layers.contains("64x6144x1024:128  # fused gate-up\n"), "{layers}");
+    assert!(layers.contains("1x3072x1024:128  # single gate, up\n"), "{layers}");
+    fs::write(folder.path().join("layers.txt"), &layers).unwrap();
+    assert_eq!(list(&["tune", "--shapes-from", "layers.txt", "--list"]), layers);
     let half = list(&["tune", "--model", "model", "--tokens", "64,64", "--tp", "2", "--list"]);
-    assert_eq!(half.lines().count(), 6, "{half}");
+    assert_eq!(half.lines().count(), 7, "{half}");
     assert!(
-        half.contains("64x2048x1024:128  # qkv\n") && half.contains("64x1024x1536:128  # down\n"),
+        half.contains("64x2048x1024:128  # fused qkv\n") && half.contains("64x1024x1536:128  # down\n"),
         "{half}"
     );
     // As an editor on Windows writes it.
@@ -391,9 +344,10 @@ fn weights_and_configuration_are_both_read() {
     assert_eq!(list(&["--tp", "2"]).status.code(), Some(2));
     fs::write(model.join("config.json"), config.to_string()).unwrap();
     let both = success(list(&[]));
-    assert!(both.starts_with("3x128x128:128  # model.layers.*.self_attn.q_proj, q, o\n"), "{both}");
-    assert!(both.contains("3x256x128:128  # qkv\n") && both.contains("3x384x128:128  # gate-up\n"), "{both}");
-    assert!(success(list(&["--tp", "2"])).contains("3x192x128:128  # qkv, gate-up\n"));
+    assert!(both.contains("\n3x128x128:128  # model.layers.*.self_attn.q_proj; single q; o\n"), "{both}");
+    assert!(both.contains("3x256x128:128  # fused qkv\n"), "{both}");
+    assert!(both.contains("3x384x128:128  # fused gate-up\n"), "{both}");
+    assert!(success(list(&["--tp", "2"])).contains("3x192x128:128  # fused qkv; fused gate-up\n"));
     fs::write(model.join("config.json"), format!("\u{feff}{config}")).unwrap();
     assert_eq!(success(list(&[])), both, "an editor may begin it with a byte order mark");
     // One that tells no layers leaves those of the weights, with a note.
@@ -408,7 +362,7 @@ fn weights_and_configuration_are_both_read() {
     let output = list(&[]);
     let note = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(note.contains("leaving out the stored layers: ") && note.contains("model.safetensors"), "{note}");
-    assert!(success(output).starts_with("3x128x128:128  # q, o\n"));
+    assert!(success(output).contains("\n3x128x128:128  # single q; o\n"));
     // Damaged ones are an error, as a damaged configuration is.
     for (file, bytes) in [("model.safetensors", "not weights"), ("config.json", "{")] {
         write_weights("BF16");
@@ -442,7 +396,14 @@ fn bad_requests_are_one_sentence() {
         (&["tune", "--tp", "2", "--shape", "1x1x1:128"], "--tp"),
         (&["tune", "--budget", "0", "--shape", "1x1x1:128"], "a number of seconds above 0"),
         (&["tune", "--budget=-1", "--shape", "1x1x1:128"], "a number of seconds above 0"),
+        (&["tune", "--budget", "-1", "--shape", "1x1x1:128"], "a number of seconds above 0"),
         (&["tune", "--budget", "nan", "--shape", "1x1x1:128"], "a number of seconds above 0"),
+        (&["tune", "--sample", "-1"], "unknown sample '-1': expected fit, judge, or a number"),
+        (&["tune", "--threads", "-1", "--shape", "1x1x1:128"], "-1 is not in 1..=1024"),
+        (&["tune", "--candidates", "-1", "--shape", "1x1x1:128"], "-1 is not in 2.."),
+        (&["tune", "--sample", "3", "--max-gflop", "-1"], "expected a positive number, such as 20"),
+        (&["tune", "--sample", "3", "--max-gflop", "inf"], "expected a positive number, such as 20"),
+        (&["tune", "--model", "zero", "--tokens", "-1"], "expected numbers from 1 to"),
         (&["tune", "--shapes-from", "binary.txt"], "binary.txt is not UTF-8 text: list one shape per line"),
         (&["tune", "--shapes-from", "empty"], "it is a folder"),
         (&["tune"][..], "no shape is named: use --shape"),
@@ -450,6 +411,7 @@ fn bad_requests_are_one_sentence() {
         (&["tune", "--shapes-from", "empty.txt"], "has no shape"),
         (&["tune", "--backend", "cpu", "--chip", "tpu7x", "--shape", "1x1x1:128"], "--chip has no effect"),
         (&["tune", "--backend", "tpu", "--chip", "h200", "--shape", "1x1x1:128"], "needs a TPU"),
+        (&["tune", "--backend", "tpu", "--candidates", "1", "--shape", "1x1x1:128"], "1 is not in 2.."),
         (&["tune", "--sample", "all"], "expected fit, judge, or a number"),
         (&["tune", "--tokens", "1", "--shape", "1x1x1:128"], "--tokens has no effect here"),
     ] {
@@ -492,5 +454,12 @@ fn explaining_shows_every_candidate_and_keeps_nothing() {
     assert!(text.contains("FLOPs") || text.contains("bandwidth"), "{text}");
     let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("<circle"), "{page}");
+    // Both axes have a name with a unit, and ticks.
+    for axis in [">roofline (ms)</text>", ">measured (ms)</text>"] {
+        assert!(page.contains(axis), "{axis}: {page}");
+    }
+    for anchor in ["text-anchor=\"middle\">0.", "text-anchor=\"end\">0."] {
+        assert!(page.matches(anchor).count() >= 2, "{anchor}: {page}");
+    }
     assert!(entries(folder.path()).is_empty());
 }

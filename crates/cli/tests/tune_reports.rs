@@ -1,49 +1,24 @@
 //! What `octile tune`, `octile bench` and `octile test` say about tables, and which requests they refuse.
 
+#[path = "common/tune.rs"]
 mod common;
 
 use std::{
     fs::{self, File},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
     time::Duration,
 };
 
+use common::{octile, refused, stderr, success};
 use octile_harness::requirement::Requirement;
 use serde_json::{Value, json};
 
 const SHAPE: &str = "1x64x256:128";
 
-fn octile(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
-    command.args(args).env("OCTILE_TUNED_DIR", folder).current_dir(folder);
-    for variable in ["OCTILE_TUNED", "OCTILE_BATCH_INVARIANT", "OCTILE_ISA"] {
-        command.env_remove(variable);
-    }
-    command
-}
-
 fn tune(folder: &Path, args: &[&str]) -> Output {
     let common = ["tune", "--backend", "cpu", "--threads", "2", "--budget", "0.01"];
     octile(folder, &[&common, args].concat()).output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-#[track_caller]
-fn success(output: Output) -> String {
-    assert!(output.status.success(), "{}", stderr(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Exit code 2 and one sentence.
-#[track_caller]
-fn refused(output: &Output, says: &str) {
-    let message = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains(says) && message.lines().count() == 1, "{message}");
 }
 
 /// The entry of the table.
@@ -208,24 +183,4 @@ fn waiting_for_a_lock_is_said() {
         "{note}"
     );
     assert!(success(output).contains("1 shape searched"));
-}
-
-/// What is found stays and is reported, and the error names the shape that failed.
-#[test]
-fn a_shape_that_fails_does_not_discard_the_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let (bad, good) = ("1x262144x262144:128", "16x256x512:128");
-    let args = ["tune", "--backend", "tpu", "--candidates", "1", "--shape", bad, "--shape", good];
-    let libtpu = common::libtpu();
-    let run = |args: &[&str]| octile(folder.path(), args).env("OCTILE_LIBTPU", &libtpu).output().unwrap();
-    let alone = run(&args[..7]);
-    refused(&alone, &format!("cannot tune {bad}: "));
-    assert!(alone.stdout.is_empty());
-    let output = run(&args);
-    let (message, text) = (stderr(&output), String::from_utf8_lossy(&output.stdout).into_owned());
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains(&format!("cannot tune {bad}: ")), "{message}");
-    assert!(message.contains("1 of 2 shapes could not be tuned"), "{message}");
-    assert!(text.contains(good) && text.contains("1 shape searched"), "{text}");
-    assert!(fs::read_to_string(folder.path().join("tpu.json")).unwrap().contains("\"n\":256"));
 }

@@ -13,10 +13,9 @@ use std::{fmt, str::FromStr};
 use octile_core::{Problem, QuantBlock, sample::Rng};
 
 use crate::case::Case;
-use models::MODELS;
+use models::{Layer, MODELS};
 
-pub use config::{ConfigError, ModelConfig};
-pub use models::Layer;
+pub use config::{ACTIVE_EXPERTS, ConfigError, ConfiguredLayer, EXPERTS, ModelConfig, Routing};
 
 /// Most rows of x.
 const MOST_ROWS: f64 = 16384.0;

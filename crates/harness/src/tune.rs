@@ -2,7 +2,8 @@
 //!
 //! On CPUs and GPUs candidates are timed in turns; those that are clearly slower drop out early. The best one
 //! then meets the default again in fresh rounds, and only these decide: the best of many noisy times looks
-//! better than it is. On TPUs the cycles of the compiled kernels are counted, without a TPU.
+//! better than it is. A winner meets it once more a moment later, and must win again. On TPUs the cycles of
+//! the compiled kernels are counted, without a TPU.
 
 mod cpu;
 mod gpu;
@@ -14,7 +15,10 @@ pub use gpu::GpuTuner;
 pub use search::{SearchEffort, SearchOutcome, search};
 pub use tpu::TpuTuner;
 
-use std::time::Instant;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use octile_core::{
     Problem,
@@ -28,6 +32,11 @@ use crate::{Observer, Result, case::Case, check::Check, record::Provenance};
 const CHECKED_ROWS: usize = 64;
 /// Seed of the operands.
 const SEED: u64 = 1;
+/// Time between the decision and its confirmation, as a part of the budget, and its limits: what other
+/// processes do to caches, cores and threads lasts for some time, too.
+const PAUSE: f64 = 0.2;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A device whose plans can be searched.
 pub trait Tuner {
@@ -43,6 +52,11 @@ pub trait Tuner {
     /// Unit of the costs: `ms` or `cycles`.
     fn unit(&self) -> &'static str;
 
+    /// Candidates that a search compares now, where that can be told without one.
+    fn candidates(&self, _problem: &Problem) -> Option<usize> {
+        None
+    }
+
     /// Prepares the candidates of a problem.
     fn trial<'a>(&'a self, problem: &Problem) -> Result<Box<dyn Trial + 'a>>;
 }
@@ -57,6 +71,9 @@ pub trait Trial {
 
     /// Costs of one round of a candidate, one per way of calling.
     fn sample(&mut self, candidate: usize) -> Result<Vec<f64>>;
+
+    /// Takes fresh memory, where that may decide which candidate is faster.
+    fn renew(&mut self) {}
 
     /// Compares a candidate's result with the reference; `None` where it cannot be run here.
     fn check(&mut self, candidate: usize) -> Result<Option<Check>>;
@@ -115,6 +132,8 @@ pub struct TunedShape {
     pub candidates: Vec<CandidateReport>,
     /// Why the fastest candidate was refused: its result was wrong.
     pub refusal: Option<String>,
+    /// The candidate that was faster at first, but not when it was timed again.
+    pub unconfirmed: Option<String>,
     /// Seconds that the search took.
     pub seconds: f64,
 }
@@ -133,18 +152,20 @@ pub fn tune(
     let choices = trial.candidates();
     let doing = |left: usize| observer.doing(format!("{problem}: {left} of {} candidates", choices.len()));
     let is_counted = trial.is_counted();
-    let sample = |index| Ok(trial.sample(index)?.into_iter().map(rounded).collect());
-    let outcome = search(choices.len(), is_counted, effort, sample, doing)?;
-    let mut winner = outcome.winner;
-    let mut refusal = None;
-    if let Some(index) = winner
-        && let Some(check) = trial.check(index)?
-        && !check.passed()
-    {
-        let complaint = check.complaint().unwrap_or_default();
-        refusal = Some(format!("{} is wrong: {complaint}", trial.describe(index)));
-        winner = None;
+    let sample = |trial: &mut dyn Trial, index| Ok(trial.sample(index)?.into_iter().map(rounded).collect());
+    let mut outcome = search(choices.len(), is_counted, effort, |index| sample(&mut *trial, index), doing)?;
+    let (mut refusal, mut unconfirmed) = (None, None);
+    if let Some(index) = outcome.winner {
+        refusal = refuse(trial.as_mut(), index)?;
+        if refusal.is_none() && !is_counted {
+            observer.doing(format!("{problem}: confirming {}", trial.describe(index)));
+            thread::sleep(effort.budget.mul_f64(PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
+            trial.renew();
+            outcome.confirm(effort, |index| sample(&mut *trial, index))?;
+            unconfirmed = outcome.winner.is_none().then(|| trial.describe(index));
+        }
     }
+    let winner = outcome.winner.filter(|_| refusal.is_none());
     let choice = winner.map(|index| choices[index]);
     let entry = TunedEntry {
         device: tuner.device(),
@@ -178,8 +199,16 @@ pub fn tune(
         is_known: false,
         candidates,
         refusal,
+        unconfirmed,
         seconds: start.elapsed().as_secs_f64(),
     })
+}
+
+/// Why the result of a candidate is wrong, if it is.
+fn refuse(trial: &mut dyn Trial, candidate: usize) -> Result<Option<String>> {
+    let Some(check) = trial.check(candidate)?.filter(|check| !check.passed()) else { return Ok(None) };
+    let complaint = check.complaint().unwrap_or_default();
+    Ok(Some(format!("{} is wrong: {complaint}", trial.describe(candidate))))
 }
 
 fn samples(tuner: &dyn Tuner, outcome: &SearchOutcome, winner: Option<usize>) -> Vec<TunedSamples> {
@@ -201,7 +230,9 @@ fn rounded(cost: f64) -> f64 {
     format!("{cost:.5e}").parse().unwrap_or(cost)
 }
 
-/// The entry of an earlier run that still counts.
+/// The entry of an earlier run that still counts, unless that compared fewer candidates.
 pub fn known(tuner: &dyn Tuner, tables: &TunedTables, problem: &Problem) -> Option<TunedEntry> {
-    tables.lookup(&tuner.device(), problem, |entry| tuner.with(problem, entry.choice)).cloned()
+    let entry = tables.lookup(&tuner.device(), problem, |entry| tuner.with(problem, entry.choice))?;
+    let is_complete = tuner.candidates(problem).is_none_or(|candidates| entry.candidates >= candidates);
+    is_complete.then(|| entry.clone())
 }

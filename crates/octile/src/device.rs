@@ -119,7 +119,8 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Cpu(device) => {
-                write!(f, "CPU ({}, {} threads)", device.cpu().dispatch(), device.cpu().threads())
+                let (threads, dispatch) = (device.cpu().threads(), device.cpu().dispatch());
+                write!(f, "CPU ({dispatch}, {threads} thread{})", if threads == 1 { "" } else { "s" })
             }
             Kind::Gpu(gpu) => write!(f, "GPU {} ({})", gpu.index(), gpu.name()),
             Kind::SimulatedGpu(gpu) => write!(f, "simulated {}", gpu.name),

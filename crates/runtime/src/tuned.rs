@@ -28,6 +28,15 @@ pub const SWITCH: Switch = Switch { variable: "OCTILE_TUNED", default: true };
 pub const FOLDER_VARIABLE: &str = "OCTILE_TUNED_DIR";
 /// What to do about a file that is no table.
 const ADVICE: &str = "move it away, or name another folder with OCTILE_TUNED_DIR";
+/// The same about an error of the operating system.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        // Files that are refused here come with their own advice.
+        io::ErrorKind::Other => "",
+        _ => "; repair that, or name another folder with OCTILE_TUNED_DIR",
+    }
+}
+
 /// Files of a folder that are locked or not finished.
 const LOCK: &str = ".lock";
 const DRAFT: &str = ".octile-tuned-draft-";
@@ -87,7 +96,7 @@ pub fn notes(
 #[non_exhaustive]
 pub enum TunedError {
     /// The operating system reports an error.
-    #[error("cannot {doing} {}: {error}", path.display())]
+    #[error("cannot {doing} {}: {error}{}", path.display(), advice(error))]
     Io {
         /// What was tried.
         doing: &'static str,
@@ -187,7 +196,7 @@ impl TablePlace {
         let lock_path = folder.join(LOCK);
         // Opening a FIFO would wait for a reader.
         if fs::metadata(&lock_path).is_ok_and(|lock| !lock.is_file()) {
-            let error = io::Error::other(format!("{} is not a regular file", lock_path.display()));
+            let error = io::Error::other(format!("{} is not a regular file; {ADVICE}", lock_path.display()));
             return Err(failed("lock")(error));
         }
         let lock = File::options().create(true).truncate(false).write(true).open(lock_path);
@@ -212,12 +221,14 @@ impl TablePlace {
         }
         let mut builder = tempfile::Builder::new();
         builder.prefix(DRAFT).rand_bytes(DRAFT_CHARACTERS);
-        let mut draft = builder.tempfile_in(&self.folder).map_err(failed)?;
+        // The full error names the temporary file, which the user does not know.
+        let unnamed = |error: io::Error| failed(io::Error::from(error.kind()));
+        let mut draft = builder.tempfile_in(&self.folder).map_err(unnamed)?;
         // Temporary files are private, but other users of a shared folder read its tables. The lock has the
         // permissions that this process gives to new files.
         let like = fs::metadata(&self.file).or_else(|_| self.lock.metadata()).map_err(failed)?;
         draft.as_file().set_permissions(like.permissions()).map_err(failed)?;
-        draft.write_all(text.as_bytes()).map_err(failed)?;
+        draft.as_file_mut().write_all(text.as_bytes()).map_err(failed)?;
         draft.as_file().sync_all().map_err(failed)?;
         Ok(draft)
     }
@@ -345,6 +356,10 @@ mod tests {
         let inside_a_file = TunedFolder::new(folder.path().join(LOCK).join("folder"));
         let message = inside_a_file.require_writable(TunedTarget::Cpu).unwrap_err().to_string();
         assert!(message.starts_with("cannot make the folder of "), "{message}");
+        assert!(
+            message.ends_with("; repair that, or name another folder with OCTILE_TUNED_DIR"),
+            "{message}"
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
     }
 
@@ -365,7 +380,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(LOCK)).unwrap();
         let message = TunedFolder::new(folder.path()).record(entry(1)).unwrap_err().to_string();
-        assert!(message.ends_with(".lock is not a regular file"), "{message}");
+        assert!(message.contains(".lock is not a regular file; move it away"), "{message}");
     }
 
     #[test]

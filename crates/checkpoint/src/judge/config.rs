@@ -4,7 +4,11 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{defect::Defect, kept_modules::KeptModules};
+use super::{
+    defect::Defect,
+    kept_modules::KeptModules,
+    wording::{are, counted},
+};
 use crate::{
     BLOCK, Checkpoint,
     plan::{built_in, module},
@@ -164,7 +168,8 @@ pub(super) fn compare(
     let e5m2 = || fp8().filter(|weight| weight.is_e5m2);
     if let (true, false, Some(first)) = (declared.is_fp8, declares_e5m2, e5m2().next()) {
         let count = e5m2().count();
-        let evidence = format!("config.json declares e4m3 codes, but the codes are e5m2 ({count} weights)");
+        let evidence =
+            format!("config.json declares e4m3 codes, but the codes are e5m2 ({})", counted(count, "weight"));
         defects.push(Defect::of_config(Some(first.name), evidence));
     }
     if declared.is_fp8 && is_whole && fp8().next().is_none() && !checkpoint.shards().is_empty() {
@@ -185,8 +190,10 @@ pub(super) fn compare(
                 Expected::Row => "one scale per row".to_owned(),
             };
             let evidence = format!(
-                "config.json declares {says}, but the scales have the shape of blocks of {} x {} ({count} weights)",
-                block[0], block[1]
+                "config.json declares {says}, but the scales have the shape of blocks of {} x {} ({})",
+                block[0],
+                block[1],
+                counted(count, "weight")
             );
             defects.push(Defect::of_config(Some(first.name), evidence));
         }
@@ -205,26 +212,34 @@ where
     let (first, count, method) = (scaled().next()?, scaled().count(), declared.method.as_deref()?);
     if !declared.is_fp8 && method == "compressed-tensors" {
         let evidence = format!(
-            "config.json declares no group with weights of num_bits 8 and type float, but {count} weights are fp8, \
-             the first this"
+            "config.json declares no group with weights of num_bits 8 and type float, but {} {} fp8, the first \
+             this",
+            counted(count, "weight"),
+            are(count as u64)
         );
         return Some((evidence, first.name));
     }
     if !declared.is_fp8 {
-        let evidence = format!("config.json declares {method}, but {count} weights are fp8, the first this");
+        let evidence = format!(
+            "config.json declares {method}, but {} {} fp8, the first this",
+            counted(count, "weight"),
+            are(count as u64)
+        );
         return (!may_hold_fp8(method)).then_some((evidence, first.name));
     }
     if let Some(fmt) = declared.fmt.as_deref().filter(|fmt| fmt.contains("e5m2")) {
-        let evidence = format!("config.json declares fmt {fmt}, but the codes are e4m3 ({count} weights)");
+        let evidence =
+            format!("config.json declares fmt {fmt}, but the codes are e4m3 ({})", counted(count, "weight"));
         return Some((evidence, first.name));
     }
     let suffix = declared.scales?.suffix();
     let is_other = |weight: &&Weight<'_>| weight.scales.is_some_and(|name| !name.ends_with(suffix));
     let (other, count) = (scaled().find(is_other)?, scaled().filter(is_other).count());
     let evidence = format!(
-        "config.json declares {method}, whose loaders look for {}{suffix}, but the scales are {} ({count} weights)",
+        "config.json declares {method}, whose loaders look for {}{suffix}, but the scales are {} ({})",
         other.name,
-        other.scales.unwrap_or_default()
+        other.scales.unwrap_or_default(),
+        counted(count, "weight")
     );
     Some((evidence, other.name))
 }

@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use half::{bf16, f16};
 use safetensors::Dtype;
 
-use super::defect::{Defect, DefectKind};
+use super::{
+    defect::{Defect, DefectKind},
+    wording::are,
+};
 use crate::{
     BLOCK, Checkpoint, ExpertLayout, Progress,
     error::Result,
@@ -203,9 +206,10 @@ fn difference(
         (true, Some(first)) => Some(format!(
             "it is not quantized, but {differing} of {total} values differ from the original, the first at {first}"
         )),
-        (false, _) if differing > 0 => {
-            Some(format!("{differing} of {total} values are not finite, but those of the original are"))
-        }
+        (false, _) if differing > 0 => Some(format!(
+            "{differing} of {total} values {} not finite, but those of the original are",
+            are(differing)
+        )),
         (false, _) if noise * LEAST_RATIO > signal => {
             let ratio = 10.0 * (signal / noise).log10();
             Some(format!("it does not follow the original: the signal-to-noise ratio is {ratio:.1} dB"))

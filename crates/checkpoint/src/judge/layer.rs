@@ -8,6 +8,7 @@ use super::{
     defect::{Defect, DefectKind},
     format::{Fp8Weight, Granularity},
     order::{self, ScaleOrder},
+    wording::are,
 };
 use crate::{read::Tensor, write::is_power_of_two};
 
@@ -173,7 +174,12 @@ pub(super) fn judge(
     let full_range = tally.max.iter().filter(|max| **max == LARGEST).count();
     let maxima: Vec<f32> = tally.max.iter().filter(|max| **max > 0).map(|max| value(*max)).collect();
     if histogram.nans() > 0 {
-        let evidence = format!("{} of {} codes are NaN (0x7f or 0xff)", histogram.nans(), histogram.total());
+        let evidence = format!(
+            "{} of {} codes {} NaN (0x7f or 0xff)",
+            histogram.nans(),
+            histogram.total(),
+            are(histogram.nans())
+        );
         found(DefectKind::NanCodes, evidence);
     }
     // The original decides, where there is one.
@@ -254,7 +260,7 @@ fn bad_scale(weight: &Fp8Weight, scales: &[f32], tally: &Tally) -> Option<String
     // Quantizers give a block of zeros a scale too, but a weight that was never filled has none.
     let is_zero_in_original = !tally.fit.is_empty() && tally.original == 0.0;
     if scales.iter().all(|scale| *scale == 0.0) && !is_zero_in_original {
-        return Some(format!("holds only zeros: all {} scales are unusable", scales.len()));
+        return Some("holds only zeros: no scale is usable".to_owned());
     }
     // Zero is harmless where all codes are.
     let is_bad = |(at, scale): &(usize, &f32)| {
@@ -264,10 +270,11 @@ fn bad_scale(weight: &Fp8Weight, scales: &[f32], tally: &Tally) -> Option<String
     let (at, scale) = scales.iter().enumerate().find(is_bad)?;
     let count = scales.iter().enumerate().filter(is_bad).count();
     Some(format!(
-        "holds {scale} at ({}, {}): {count} of {} scales are unusable",
+        "holds {scale} at ({}, {}): {count} of {} scales {} unusable",
         at / width,
         at % width,
-        scales.len()
+        scales.len(),
+        are(count as u64)
     ))
 }
 
@@ -363,8 +370,9 @@ fn misfit(weight: &Fp8Weight, scales: &[f32], tally: &Tally) -> Option<(DefectKi
     }
     let width = weight.tiles()[1];
     let evidence = format!(
-        "{misfits} of {} scales do not fit the original: block ({}, {}) needs {factor:.3} times the stored one",
+        "{misfits} of {} scales {} not fit the original: block ({}, {}) needs {factor:.3} times the stored one",
         fitted.len(),
+        if misfits == 1 { "does" } else { "do" },
         at / width,
         at % width
     );

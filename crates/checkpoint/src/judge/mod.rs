@@ -12,6 +12,7 @@ mod original;
 mod stream;
 mod total_size;
 mod values;
+mod wording;
 
 use serde::Serialize;
 
@@ -222,7 +223,8 @@ fn not_ue8m0(layers: &[JudgedLayer]) -> Option<Defect> {
     let first = layers.iter().find(is_other)?;
     let count = layers.iter().filter(is_other).count();
     let evidence = format!(
-        "config.json declares scale_fmt ue8m0, but the scales are not powers of two ({count} weights)"
+        "config.json declares scale_fmt ue8m0, but the scales are not powers of two ({})",
+        wording::counted(count, "weight")
     );
     Some(Defect::of_config(Some(&first.name), evidence))
 }

@@ -10,7 +10,10 @@ use std::{
 
 use safetensors::Dtype;
 
-use super::defect::{Defect, DefectKind};
+use super::{
+    defect::{Defect, DefectKind},
+    wording::are,
+};
 use crate::{
     Checkpoint, CheckpointError, Progress,
     error::Result,
@@ -176,9 +179,9 @@ impl NonFinite {
         let first = self.first?;
         let total = 8 * tensor.bytes / tensor.dtype.bitsize() as u64;
         let what = match (self.nan, self.infinite) {
-            (nan, 0) => format!("{nan} of {total} values are NaN"),
-            (0, infinite) => format!("{infinite} of {total} values are infinite"),
-            (nan, infinite) => format!("{nan} of {total} values are NaN and {infinite} infinite"),
+            (nan, 0) => format!("{nan} of {total} values {} NaN", are(nan)),
+            (0, infinite) => format!("{infinite} of {total} values {} infinite", are(infinite)),
+            (nan, infinite) => format!("{nan} of {total} values {} NaN and {infinite} infinite", are(nan)),
         };
         let evidence = format!("{what}, the first at {:?}", index(first, &tensor.shape));
         Some(Defect::of(DefectKind::NonFiniteValues, &tensor.name, evidence))

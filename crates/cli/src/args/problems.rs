@@ -21,10 +21,11 @@ pub struct ProblemArgs {
     /// Layers of published models under tensor parallelism, with 1 to 16384 rows. Fit a performance model to
     /// the first, and judge it by the second: they have no shape in common. Every number draws a sample that
     /// shares no shape with these.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["shapes", "model", "shapes_from"])]
+    #[arg(long, value_name = "NAME", allow_negative_numbers = true,
+        conflicts_with_all = ["shapes", "model", "shapes_from"])]
     pub sample: Option<Sample>,
     /// Leave out shapes with more GFLOP than this
-    #[arg(long, value_name = "GFLOP", value_parser = gflop)]
+    #[arg(long, value_name = "GFLOP", value_parser = gflop, allow_negative_numbers = true)]
     pub max_gflop: Option<f64>,
     /// Layers of this checkpoint instead of shapes
     ///
@@ -34,7 +35,8 @@ pub struct ProblemArgs {
     #[arg(long, value_name = "MODEL", conflicts_with = "shapes")]
     pub model: Option<PathBuf>,
     /// Rows of x for --model [default: 1,16,512]
-    #[arg(long, value_name = "M,..", value_delimiter = ',', requires = "model", value_parser = token_count)]
+    #[arg(long, value_name = "M,..", value_delimiter = ',', requires = "model", value_parser = token_count,
+        allow_negative_numbers = true)]
     pub tokens: Vec<usize>,
     /// Activations: fp8, floats to quantize, or unquantized (-plain)
     #[arg(long, value_enum, default_value_t = XChoice::Fp8)]
@@ -75,7 +77,7 @@ impl ProblemArgs {
 
 /// A positive amount of work.
 fn gflop(text: &str) -> Result<f64, String> {
-    let gflop = text.parse::<f64>().ok().filter(|gflop| *gflop > 0.0);
+    let gflop = text.parse::<f64>().ok().filter(|gflop| *gflop > 0.0 && gflop.is_finite());
     gflop.ok_or_else(|| "expected a positive number, such as 20".to_owned())
 }
 

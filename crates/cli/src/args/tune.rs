@@ -10,9 +10,9 @@ use super::{ChipChoice, IdleOption, JsonArgs, ProblemArgs, seconds};
 /// Help text of `tune`.
 pub(super) const TUNE_HELP: &str = "\
 Times the candidate plans of each shape in turns and remembers the fastest in a
-table, if it beat the default plan by more than the noise; a table cannot lose
-to the default. `octile bench`, `octile test` and the library use tables from
-then on; OCTILE_TUNED=off does not. For a TPU no TPU is needed: the real
+table, if it beat the default plan twice by more than the noise; a table cannot
+lose to the default. `octile bench`, `octile test` and the library use tables
+from then on; OCTILE_TUNED=off does not. For a TPU no TPU is needed: the real
 compiler compiles the candidates, and their cycles are counted.
 
 Each shape is written when it is done: after Ctrl-C or a crash, the same command
@@ -52,7 +52,8 @@ pub struct TuneArgs {
     ///
     /// As vLLM and SGLang divide them: layers that read the hidden state along N, those that write it along
     /// K. Needs the config.json of the model.
-    #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u16).range(1..=1024),
+        allow_negative_numbers = true)]
     pub tp: Option<u16>,
     /// Search shapes again that the table already holds
     #[arg(long)]
@@ -61,16 +62,23 @@ pub struct TuneArgs {
     #[arg(long)]
     pub list: bool,
     /// Time per shape in seconds, more than 0
-    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "5")]
+    ///
+    /// A faster plan is timed again after a pause, which takes up to 0.6 times as long on top.
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "5",
+        allow_negative_numbers = true)]
     pub budget: Duration,
     /// Threads of the CPU [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024),
+        allow_negative_numbers = true)]
     pub threads: Option<u16>,
     /// TPU chip [default: tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<ChipChoice>,
-    /// TPU candidates to compile per shape at most
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    /// TPU candidates to compile per shape at most [default: 12]
+    ///
+    /// The default plan is one of them. A shape that was searched with fewer is searched again.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..),
+        allow_negative_numbers = true)]
     pub candidates: Option<u16>,
     /// TPU compiler [default: where `octile tools` finds it]
     #[arg(long, value_name = "FILE")]

@@ -16,6 +16,8 @@ use octile_runtime::{
     cuda::{self, CudaError, DriverInfo, Gpu, GpuInfo},
 };
 
+use crate::print::counted;
+
 /// A device or compiler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Device {
@@ -61,7 +63,7 @@ fn compiler(report: super::tools::ToolReport) -> Device {
 fn processor(cpu: &Cpu) -> Device {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let design = dispatch::cpu_id().map(|id| format!(" ({id})")).unwrap_or_default();
-    let facts = format!("{}{design}, {threads} threads", cpu_model());
+    let facts = format!("{}{design}, {}", cpu_model(), counted(threads, "thread"));
     let state = State::Ready(format!("{facts}; instruction sets: {}", cpu.dispatch_source()));
     Device { name: "cpu".to_owned(), state }
 }

@@ -5,7 +5,12 @@ use std::{collections::HashSet, path::Path};
 use anyhow::{Context, Result, bail};
 use octile_checkpoint::{Checkpoint, CheckpointError, LinearLayer, without_numbers};
 use octile_core::{Problem, QuantBlock, QuantizedWeight, Strategy};
-use octile_harness::{HarnessError, bench::BenchReport, case::Case, shapes::ModelConfig};
+use octile_harness::{
+    HarnessError,
+    bench::BenchReport,
+    case::Case,
+    shapes::{ACTIVE_EXPERTS, EXPERTS, ModelConfig, Routing},
+};
 use serde::Serialize;
 
 use super::work::within;
@@ -18,6 +23,9 @@ use crate::{
 /// Rows of activations if `--tokens` is not given.
 const TOKENS: [usize; 3] = [1, 16, 512];
 
+/// No layer has more.
+const MOST_EXPERTS: usize = 1 << 20;
+
 /// The distinct linear layers of a model.
 #[derive(Debug)]
 pub struct Model {
@@ -27,8 +35,8 @@ pub struct Model {
     pub layers: Vec<ModelLayer>,
     /// Whether the weights are fp8 in the checkpoint; otherwise they are quantized when loaded.
     pub is_fp8: bool,
-    /// Experts that are active for a token, and all of a layer.
-    pub experts: Option<(usize, usize)>,
+    /// How tokens reach experts, if it has any.
+    routing: Option<Routing>,
     checkpoint: Checkpoint,
 }
 
@@ -39,15 +47,33 @@ pub struct ModelLayer {
     pub name: String,
     /// How often the model has it.
     pub count: usize,
-    /// How often a token passes through it, which differs for experts.
+    /// How often it runs in a forward pass: experts without rows do not.
     pub active: usize,
     /// Outputs.
     pub n: usize,
     /// Inputs.
     pub k: usize,
+    /// How tokens reach it, of one of several experts.
+    #[serde(skip)]
+    routing: Option<Routing>,
     /// The first one, whose weight is tested.
     #[serde(skip)]
     first: LinearLayer,
+}
+
+impl ModelLayer {
+    /// The layer in a forward pass of so many tokens.
+    fn with_tokens(&self, tokens: usize) -> Self {
+        let active = match self.routing {
+            Some(routing) => (self.count * routing.busy_experts(tokens)).div_ceil(routing.experts),
+            None => self.count,
+        };
+        Self { active, ..self.clone() }
+    }
+
+    fn problem(&self, problems: &ProblemArgs, tokens: usize) -> Result<Problem> {
+        problem(problems, self.routing, tokens, [self.n, self.k]).with_context(|| self.name.clone())
+    }
 }
 
 impl Model {
@@ -61,10 +87,11 @@ impl Model {
         let all = checkpoint.linear_layers()?;
         let number = |keys: &[&str]| {
             let config = checkpoint.config()?;
-            keys.iter().find_map(|key| config.model_number(key)).filter(|number| *number > 0)
+            let found = keys.iter().find_map(|key| config.model_number(key));
+            found.filter(|number| (1..=MOST_EXPERTS).contains(number))
         };
-        let active = number(&["num_experts_per_tok", "num_experts_per_token", "moe_topk"]);
-        let experts = active.zip(number(&["num_experts", "n_routed_experts", "num_local_experts"]));
+        let numbers = number(&ACTIVE_EXPERTS).zip(number(&EXPERTS));
+        let routing = numbers.map(|(active, experts)| Routing { active: active.min(experts), experts });
         let mut layers: Vec<ModelLayer> = Vec::new();
         let mut places = std::collections::HashMap::new();
         let is_fp8 = all.first().is_some_and(LinearLayer::is_fp8);
@@ -79,23 +106,16 @@ impl Model {
                 None => {
                     places.insert(key, layers.len());
                     let (n, k) = (layer.rows, layer.cols);
-                    layers.push(ModelLayer { name, count: 1, active: 0, n, k, first: layer });
+                    let routing = routing.filter(|_| name.contains("experts.*"));
+                    layers.push(ModelLayer { name, count: 1, active: 1, n, k, routing, first: layer });
                 }
             }
         }
         if layers.is_empty() {
             return Err(NoLayers(shown(path)).into());
         }
-        for layer in &mut layers {
-            layer.active = match experts {
-                Some((active, all)) if layer.name.contains("experts.*") => {
-                    (layer.count * active).div_ceil(all)
-                }
-                _ => layer.count,
-            };
-        }
-        let experts = experts.filter(|_| layers.iter().any(|layer| layer.active != layer.count));
-        Ok(Self { path: path.to_string_lossy().into_owned(), layers, is_fp8, experts, checkpoint })
+        let routing = routing.filter(|_| layers.iter().any(|layer| layer.routing.is_some()));
+        Ok(Self { path: path.to_string_lossy().into_owned(), layers, is_fp8, routing, checkpoint })
     }
 
     /// The problems to time: every distinct shape with every number of tokens.
@@ -107,9 +127,9 @@ impl Model {
         let mut cases: Vec<Case> = Vec::new();
         for tokens in tokens(problems) {
             for layer in &self.layers {
-                let problem = problem(problems, layer, tokens)?;
+                let problem = layer.problem(problems, tokens)?;
                 match cases.iter_mut().find(|case| case.problem == problem) {
-                    Some(case) => case.label += &format!(", {}", layer.name),
+                    Some(case) => case.label += &format!("; {}", layer.name),
                     None => cases.push(Case { label: layer.name.clone(), problem }),
                 }
             }
@@ -162,10 +182,12 @@ impl Model {
         let mut cases = Vec::new();
         for layer in &self.layers {
             for tokens in tokens(problems) {
-                cases.push(Case {
-                    label: layer.first.module.clone(),
-                    problem: problem(problems, layer, tokens)?,
-                });
+                let problem = layer.problem(problems, tokens)?;
+                // Few tokens give experts one row each, whatever their number.
+                let is_new = |case: &Case| case.label != layer.first.module || case.problem != problem;
+                if cases.iter().all(is_new) {
+                    cases.push(Case { label: layer.first.module.clone(), problem });
+                }
             }
         }
         within(problems, cases)
@@ -242,9 +264,8 @@ fn configured(problems: &ProblemArgs, config: &Path, degree: usize) -> Result<Ve
     let mut cases = Vec::new();
     for tokens in tokens(problems) {
         for layer in &layers {
-            let problem = Problem::new(tokens, layer.n, layer.k, QuantBlock::B128)
+            let problem = problem(problems, layer.routing, tokens, [layer.n, layer.k])
                 .with_context(|| format!("{}: {}", shown(config), layer.name))?;
-            let problem = problem.with_x(problems.activation()).with_out(problems.out_kind());
             cases.push(Case { label: layer.name.to_owned(), problem });
         }
     }
@@ -258,9 +279,15 @@ fn tokens(problems: &ProblemArgs) -> Vec<usize> {
     named.iter().copied().filter(|&tokens| seen.insert(tokens)).collect()
 }
 
-fn problem(problems: &ProblemArgs, layer: &ModelLayer, tokens: usize) -> Result<Problem> {
-    let problem =
-        Problem::new(tokens, layer.n, layer.k, QuantBlock::B128).with_context(|| layer.name.clone())?;
+/// A layer with `tokens` rows, or with those that a router gives one of its experts.
+fn problem(
+    problems: &ProblemArgs,
+    routing: Option<Routing>,
+    tokens: usize,
+    [n, k]: [usize; 2],
+) -> Result<Problem> {
+    let rows = routing.map_or(tokens, |routing| routing.rows(tokens));
+    let problem = Problem::new(rows, n, k, QuantBlock::B128)?;
     Ok(problem.with_x(problems.activation()).with_out(problems.out_kind()))
 }
 
@@ -311,21 +338,18 @@ impl ModelTimings {
         for tokens in tokens(problems) {
             let mut layers = Vec::new();
             for layer in &model.layers {
-                let problem = problem(problems, layer, tokens)?;
+                let layer = layer.with_tokens(tokens);
+                let problem = layer.problem(problems, tokens)?;
                 let timed = report.cases.iter().find(|case| case.case.problem == problem);
                 let Some(winner) = timed.and_then(|case| case.winner()) else { continue };
                 let median_ms = winner.stats.median_ms;
                 let all_ms = median_ms * layer.active as f64;
-                layers.push(LayerTiming {
-                    layer: layer.clone(),
-                    strategy: winner.strategy,
-                    median_ms,
-                    all_ms,
-                });
+                layers.push(LayerTiming { layer, strategy: winner.strategy, median_ms, all_ms });
             }
             let total_ms: f64 = layers.iter().map(|layer| layer.all_ms).sum();
             passes.push(PassTimings { tokens, total_ms, ms_per_token: total_ms / tokens as f64, layers });
         }
-        Ok(Self { path: model.path.clone(), is_fp8: model.is_fp8, experts: model.experts, passes })
+        let experts = model.routing.map(|routing| (routing.active, routing.experts));
+        Ok(Self { path: model.path.clone(), is_fp8: model.is_fp8, experts, passes })
     }
 }

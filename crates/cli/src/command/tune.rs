@@ -24,6 +24,7 @@ use octile_harness::{
 };
 use octile_runtime::{
     cuda::CudaError,
+    pjrt::compile::TEMPORARY_PREFIX,
     tuned::{FOLDER_VARIABLE, TunedFolder, is_enabled},
 };
 use serde::Serialize;
@@ -34,6 +35,7 @@ use super::{
     work::{problem_cases, require_memory, with_advice},
 };
 use crate::{
+    abandoned,
     args::{ChipChoice, TuneArgs, TuneBackend},
     interrupt,
     print::{self, one_line, shown},
@@ -98,7 +100,7 @@ impl TuneReport {
             print::say(&format!("octile: {failure}"));
         }
         bail!(
-            "{} of {asked} shapes could not be tuned: leave out what fails, or run it again to go on",
+            "{} of {asked} shapes are not tuned: leave out what fails, or run it again to go on",
             asked - done
         )
     }
@@ -139,7 +141,7 @@ fn distinct(cases: Vec<Case>) -> Vec<Case> {
             }
             Entry::Occupied(entry) => {
                 if is_new {
-                    distinct[*entry.get()].label += &format!(", {}", case.label);
+                    distinct[*entry.get()].label += &format!("; {}", case.label);
                 }
             }
         }
@@ -197,6 +199,7 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
                 is_known: true,
                 candidates: Vec::new(),
                 refusal: None,
+                unconfirmed: None,
                 seconds: 0.0,
             },
             _ => {
@@ -294,6 +297,8 @@ fn open(args: &TuneArgs, backend: TuneBackend) -> Result<Box<dyn Tuner>> {
                 }
                 None => TpuChip::named("tpu7x")?,
             };
+            // What compilers of searches that were killed left.
+            abandoned::remove(&std::env::temp_dir(), TEMPORARY_PREFIX);
             let libtpu = LIBTPU.find(&ToolPaths::of_process(&LIBTPU, args.libtpu.clone()))?;
             let version = libtpu.version_text();
             let counter = StaticCounter::new(libtpu.path, restart::command(CHILD_COMMAND)?, chip);

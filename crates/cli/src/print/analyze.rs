@@ -10,7 +10,7 @@ use octile_dump::{
     roofline::{Bound, Roofline},
 };
 
-use super::{emit, heading, source_lines};
+use super::{counted, emit, heading, source_lines};
 use crate::{
     args::HOPPER_TARGET,
     command::analyze::{Helper, Known, Promise, Version, manifest::Plan},
@@ -36,7 +36,10 @@ fn text(version: &Version) -> String {
     }
     text.push_str(&facts(version));
     if version.ignored > 0 {
-        text.push_str(&fact("ignored", &format!("{} other files of the compiler's dump", version.ignored)));
+        text.push_str(&fact(
+            "ignored",
+            &format!("{} of the compiler's dump", counted(version.ignored, "other file")),
+        ));
     }
     if let Some(view) = &version.source {
         text.push_str(&source_lines::table(view));

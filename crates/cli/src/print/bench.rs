@@ -9,7 +9,7 @@ use octile_harness::{
     stats::Estimate,
 };
 
-use super::{emit, heading, plans, rule, say};
+use super::{counted, emit, heading, plans, rule, say};
 
 /// Prints every timing, the summary and the recommendation.
 pub fn report(report: &BenchReport) {
@@ -31,7 +31,8 @@ fn text(report: &BenchReport) -> String {
 /// The timings so far, for a benchmark that is interrupted.
 pub fn so_far(report: &BenchReport, shapes: usize) -> String {
     let done = report.cases.len();
-    text(report) + &format!("Interrupted: {done} of {shapes} shapes were timed, and no file was written.\n")
+    text(report)
+        + &format!("Interrupted: timed {done} of {}, and no file was written.\n", counted(shapes, "shape"))
 }
 
 /// Prints the ranking per shape and the recommendation.

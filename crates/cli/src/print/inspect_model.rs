@@ -8,7 +8,7 @@ use octile_checkpoint::{Defect, Granularity, JudgedLayer, ScaleSummary, Snr, Snr
 
 pub use page::page;
 
-use super::{Text, emit, heading, one_line};
+use super::{Text, counted, emit, heading, one_line};
 use crate::command::inspect_model::ModelReport;
 
 /// Prints the summary, the worst weights and the defects.
@@ -27,7 +27,7 @@ fn text(report: &ModelReport, worst: usize) -> Text {
     let layers = report.worst_first();
     if !layers.is_empty() && worst > 0 {
         let shown = worst.min(layers.len());
-        let _ = writeln!(text, "\nWorst {shown} of {} fp8 weights:", layers.len());
+        let _ = writeln!(text, "\nWorst {shown} of {}:", counted(layers.len(), "fp8 weight"));
         let _ = writeln!(
             text,
             "{:>7} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}  weight",
@@ -46,20 +46,20 @@ fn text(report: &ModelReport, worst: usize) -> Text {
 fn summary(report: &ModelReport) -> Vec<String> {
     let summary = &report.judgement.summary;
     let method = summary.quant_method.as_deref().map(|method| format!("; quant_method {}", one_line(method)));
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     let mut lines = vec![format!(
-        "{} shard{}, {} tensors, {}, {:.3} bits per value{}",
-        summary.shards,
-        plural(summary.shards),
-        summary.tensors,
+        "{}, {}, {}, {:.3} bits per value{}",
+        counted(summary.shards, "shard"),
+        counted(summary.tensors, "tensor"),
         bytes(summary.bytes),
         summary.bits_per_value,
         method.unwrap_or_default()
     )];
     if summary.fp8_weights > 0 {
         lines.push(format!(
-            "{} fp8 weights: {} values, {:.3} bits each with their scales",
-            summary.fp8_weights, summary.fp8_values, summary.fp8_bits_per_value
+            "{}: {}, {:.3} bits each with their scales",
+            counted(summary.fp8_weights, "fp8 weight"),
+            counted(summary.fp8_values as usize, "value"),
+            summary.fp8_bits_per_value
         ));
     }
     let others: std::collections::BTreeMap<(&str, &str), usize> =
@@ -73,7 +73,7 @@ fn summary(report: &ModelReport) -> Vec<String> {
             },
         );
     for ((dtype, why), count) in others {
-        lines.push(format!("{count} {dtype} weight{}: {why}", plural(count)));
+        lines.push(format!("{}: {why}", counted(count, &format!("{dtype} weight"))));
     }
     if let Some(snr) = &summary.snr {
         let source = match snr.source {
@@ -84,9 +84,8 @@ fn summary(report: &ModelReport) -> Vec<String> {
     }
     if summary.order_not_observable > 0 {
         lines.push(format!(
-            "Not observable: whether the scales of {} weights are transposed (too few or too uniform blocks; use \
-             --against)",
-            summary.order_not_observable
+            "Not observable: whether the scales of {} are transposed (too few or too uniform blocks; use --against)",
+            counted(summary.order_not_observable, "weight")
         ));
     }
     lines
@@ -151,8 +150,7 @@ fn defects(defects: &[Defect]) -> Text {
     }
     let _ = match defects.len() {
         0 => writeln!(text, "PASS: no defects found."),
-        1 => writeln!(text, "1 defect found."),
-        count => writeln!(text, "{count} defects found."),
+        count => writeln!(text, "{} found.", counted(count, "defect")),
     };
     text
 }

@@ -45,7 +45,7 @@ fn heading(title: impl fmt::Display) -> String {
 }
 
 /// A number with its noun: `1 shape`, `2 shapes`.
-fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 

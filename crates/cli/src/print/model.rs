@@ -31,7 +31,10 @@ fn text(timings: &ModelTimings) -> Text {
     }
     text += "Layers are timed one by one, unfused: projections that an engine merges are separate here.\n";
     if let Some((active, all)) = timings.experts {
-        let _ = writeln!(text, "{active} of {all} experts count per token; each is timed with all tokens.");
+        let _ = writeln!(
+            text,
+            "A token has {active} of {all} experts; each expert is timed with its share of the tokens."
+        );
     }
     for pass in &timings.passes {
         let s = if pass.tokens == 1 { "" } else { "s" };

@@ -101,11 +101,12 @@ fn kept_notably(report: &CheckpointReport, text: &mut Text) {
 fn notes(report: &CheckpointReport, text: &mut Text) {
     let plan = &report.plan;
     if !plan.split.is_empty() {
-        let _ = writeln!(text, "Note: {} fused expert tensors are split per expert.", plan.split.len());
+        let split = counted(plan.split.len(), "fused expert tensor");
+        let _ = writeln!(text, "Note: split per expert: {split}.");
     }
     let already = plan.kept.iter().filter(|kept| kept.because == KeptBecause::AlreadyFp8).count();
     if already > 0 {
-        let _ = writeln!(text, "Note: {already} weights are already fp8 and keep their codes.");
+        let _ = writeln!(text, "Note: already fp8, with codes kept: {}.", counted(already, "weight"));
     }
     for found in &plan.ruled_out {
         let others = match found.weights {

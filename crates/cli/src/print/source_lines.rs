@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::analyze::grouped;
+use super::{analyze::grouped, counted};
 use crate::command::analyze::source_view::{SourceRow, SourceView};
 
 /// Most rows of the table; the cheapest lines are summed up.
@@ -30,7 +30,7 @@ pub fn table(view: &SourceView) -> String {
         text += &line(view, &row.line.to_string(), row, &code);
     }
     if let Some((count, row)) = rest {
-        text += &line(view, "...", &row, &format!("{count} more lines"));
+        text += &line(view, "...", &row, &counted(count, "more line"));
     }
     text += &line(view, "-", &view.elsewhere, ELSEWHERE);
     if let Some(caveat) = view.caveat() {

@@ -18,9 +18,16 @@ pub use page::page;
 /// Prints the shapes, one per line, as `--shapes-from` reads them.
 pub fn list(cases: &[Case]) {
     // What `--shapes-from` reads is no report: `--quiet` leaves it.
-    emit_document(
-        &cases.iter().map(|case| format!("{}  # {}\n", case.problem, case.label)).collect::<Text>(),
-    );
+    let lines = cases.iter().map(|case| format!("{}  # {}\n", case.problem, case.label));
+    emit_document(&(forms(cases).to_owned() + &lines.collect::<Text>()));
+}
+
+/// What forms of layers are, where a list has several.
+fn forms(cases: &[Case]) -> &'static str {
+    match cases.iter().any(|case| case.label.contains("fused ")) {
+        true => "# single: as checkpoints store it; fused: as vLLM and SGLang run it; others are both\n",
+        false => "",
+    }
 }
 
 /// Prints what was found.
@@ -41,7 +48,7 @@ pub fn explanation(report: &TuneReport) {
 pub fn so_far(report: &TuneReport) -> String {
     let done = report.shapes.len();
     text(report)
-        + &format!("Interrupted: {done} of {} shapes are done; run it again to go on.\n", report.asked)
+        + &format!("Interrupted: {done} of {} done; run it again to go on.\n", counted(report.asked, "shape"))
 }
 
 fn text(report: &TuneReport) -> String {
@@ -99,7 +106,15 @@ fn line(report: &TuneReport, shape: &TunedShape) -> String {
     if let Some(refusal) = &shape.refusal {
         let _ = writeln!(line, "    refused: {refusal}");
     }
+    if let Some(name) = &shape.unconfirmed {
+        let _ = writeln!(line, "    {}", not_again(name));
+    }
     line
+}
+
+/// What became of a candidate that won once.
+fn not_again(name: &str) -> String {
+    format!("not kept: {name} was faster at first, but not when it was timed again")
 }
 
 /// Geometric mean over the ways of calling.
@@ -230,16 +245,20 @@ fn verdict(report: &TuneReport, shape: &TunedShape) -> String {
     if let Some(refusal) = &shape.refusal {
         return format!("the fastest is refused: {refusal}\n");
     }
+    if let Some(name) = &shape.unconfirmed {
+        return format!("{}: tuning would keep the default\n", not_again(name));
+    }
     match shape.entry.choice {
         // Cycles are counted: the same every time.
         Some(choice) if report.unit == "cycles" => {
             format!("* {choice}: the default needs {:.2}x as many cycles\n", shape.entry.speedup)
         }
         None if report.unit == "cycles" => {
-            "no candidate saves 1 % of the default's cycles: tuning would keep the default\n".to_owned()
+            "no candidate is 3 % faster than the default by its cycles: tuning would keep the default\n"
+                .to_owned()
         }
         Some(choice) => format!(
-            "* {choice}: {:.2}x as fast as the default in further rounds of these two, by more than the noise\n",
+            "* {choice}: {:.2}x as fast as the default in further rounds of these two, twice by more than the noise\n",
             shape.entry.speedup
         ),
         None => {
@@ -279,6 +298,7 @@ mod tests {
             is_known: false,
             candidates: vec![candidate],
             refusal: None,
+            unconfirmed: None,
             seconds: 0.0,
         };
         TuneReport {
@@ -321,5 +341,8 @@ mod tests {
         assert!(line(&report, &report.shapes[0]).ends_with("  tile 64x128x256\n"));
         report.shapes[0].label = "gate".to_owned();
         assert!(line(&report, &report.shapes[0]).ends_with("  tile 64x128x256 (gate)\n"));
+        report.shapes[0].unconfirmed = Some("1 thread".to_owned());
+        let says = "    not kept: 1 thread was faster at first, but not when it was timed again\n";
+        assert!(line(&report, &report.shapes[0]).ends_with(says));
     }
 }

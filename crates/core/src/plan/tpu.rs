@@ -260,7 +260,7 @@ impl TpuPlan {
         };
         let plan = Self::lay_out(problem, chip, strategy, mode, tile);
         let (budget, usable) = (memory::vmem_budget(&plan), memory::usable_vmem(chip));
-        plan.memory.require(MemorySpace::Smem, chip.smem, strategy, chip.name)?;
+        plan.memory.require(MemorySpace::Smem, chip.usable_smem(), strategy, chip.name)?;
         plan.memory.require_budget(MemorySpace::Vmem, budget, usable, strategy, chip.name)?;
         Ok(plan)
     }

@@ -2,8 +2,6 @@
 
 use serde_json::Value;
 
-use super::Layer;
-
 /// What determines the shapes of a model's linear layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelConfig {
@@ -13,6 +11,41 @@ pub struct ModelConfig {
     dense: Option<Width>,
     expert: Option<Width>,
     shared: Option<Width>,
+    routing: Option<Routing>,
+}
+
+/// One matmul of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConfiguredLayer {
+    /// What it is. `single` layers are stored in checkpoints; engines run the `fused` ones instead.
+    pub name: &'static str,
+    /// Outputs.
+    pub n: usize,
+    /// Inputs.
+    pub k: usize,
+    /// How tokens reach it, of one of several experts.
+    pub routing: Option<Routing>,
+}
+
+/// How many experts a router chooses for each token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Routing {
+    /// Experts of a token.
+    pub active: usize,
+    /// Experts of a layer.
+    pub experts: usize,
+}
+
+impl Routing {
+    /// Rows of one expert, if the router spreads tokens evenly.
+    pub fn rows(&self, tokens: usize) -> usize {
+        tokens.saturating_mul(self.active).div_ceil(self.experts)
+    }
+
+    /// Experts that have rows then.
+    pub fn busy_experts(&self, tokens: usize) -> usize {
+        tokens.saturating_mul(self.active).min(self.experts)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +87,7 @@ pub enum ConfigError {
         key: &'static str,
     },
     /// A value is no size.
-    #[error("its {key} is {value}, and must be a whole number from {least} to {MOST}")]
+    #[error("its {key} is {value}, and must be a whole number from {least} to {most}")]
     Number {
         /// Its key.
         key: &'static str,
@@ -62,6 +95,8 @@ pub enum ConfigError {
         value: String,
         /// The least number.
         least: usize,
+        /// The largest number.
+        most: usize,
     },
     /// The model has layers of other kinds.
     #[error(
@@ -88,13 +123,24 @@ pub enum ConfigError {
 const MOST: usize = 1 << 24;
 
 /// Keys of hybrid models: linear attention and state spaces.
-const OTHER_LAYERS: [&str; 5] = [
+const OTHER_LAYERS: [&str; 6] = [
     "linear_num_value_heads",
+    "linear_attn_config",
     "mamba_d_state",
     "mamba_num_heads",
     "ssm_state_size",
     "hybrid_override_pattern",
 ];
+
+/// Key of the kind of each layer, and the kinds whose matmuls are those of attention.
+const LAYER_TYPES: &str = "layer_types";
+const ATTENTION: [&str; 3] = ["full_attention", "sliding_attention", "chunked_attention"];
+
+/// Names of the number of experts of a layer, and of those that a router chooses for each token.
+pub const EXPERTS: [&str; 3] = ["num_experts", "n_routed_experts", "num_local_experts"];
+/// See [`EXPERTS`].
+pub const ACTIVE_EXPERTS: [&str; 4] =
+    ["num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk"];
 
 /// A JSON value in an error: short, whatever it is.
 fn quoted(value: &Value) -> String {
@@ -128,7 +174,7 @@ impl<'a> Numbers<'a> {
         let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
         match number.filter(|number| (least..=MOST).contains(number)) {
             Some(number) => Ok(Some(number)),
-            None => Err(ConfigError::Number { key, value: quoted(value), least }),
+            None => Err(ConfigError::Number { key, value: quoted(value), least, most: MOST }),
         }
     }
 
@@ -145,6 +191,16 @@ impl<'a> Numbers<'a> {
         let counts = keys.iter().map(|key| self.optional(key, 0));
         counts.into_iter().find_map(Result::transpose).unwrap_or(Ok(0))
     }
+
+    /// How tokens are spread over experts.
+    fn routing(&self, experts: usize) -> Result<Routing, ConfigError> {
+        let named = ACTIVE_EXPERTS.into_iter().find(|key| self.value(key).is_some());
+        let key = named.ok_or(ConfigError::Missing { key: ACTIVE_EXPERTS[0] })?;
+        match self.size(key)? {
+            active if active <= experts => Ok(Routing { active, experts }),
+            active => Err(ConfigError::Number { key, value: active.to_string(), least: 1, most: experts }),
+        }
+    }
 }
 
 impl ModelConfig {
@@ -154,14 +210,22 @@ impl ModelConfig {
         if let Some(key) = OTHER_LAYERS.into_iter().find(|key| numbers.value(key).is_some()) {
             return Err(ConfigError::OtherLayers { key });
         }
+        let kinds = numbers.value(LAYER_TYPES).and_then(Value::as_array).into_iter().flatten();
+        if kinds.filter_map(Value::as_str).any(|kind| !ATTENTION.contains(&kind)) {
+            return Err(ConfigError::OtherLayers { key: LAYER_TYPES });
+        }
         let hidden = numbers.size("hidden_size")?;
         let attention = Attention::of(&numbers, hidden)?;
         let width = numbers.width("intermediate_size")?;
         let of_experts = numbers.width("moe_intermediate_size")?;
-        let experts = numbers.count(&["num_experts", "n_routed_experts", "num_local_experts"])?;
+        let experts = numbers.count(&EXPERTS)?;
         if experts == 0 {
+            // Experts that are counted under another name would be left out in silence.
+            if of_experts.is_some() && EXPERTS.iter().all(|key| numbers.value(key).is_none()) {
+                return Err(ConfigError::Missing { key: EXPERTS[0] });
+            }
             let dense = Some(width.ok_or(ConfigError::Missing { key: "intermediate_size" })?);
-            return Ok(Self { hidden, attention, dense, expert: None, shared: None });
+            return Ok(Self { hidden, attention, dense, expert: None, shared: None, routing: None });
         }
         let key = "moe_intermediate_size";
         let expert = of_experts.or(width).ok_or(ConfigError::Missing { key })?;
@@ -180,26 +244,31 @@ impl ModelConfig {
                 count => Some(Width { width: expert.width * count, ..expert }),
             },
         };
-        Ok(Self { hidden, attention, dense, expert: Some(expert), shared })
+        let routing = Some(numbers.routing(experts)?);
+        Ok(Self { hidden, attention, dense, expert: Some(expert), shared, routing })
     }
 
     /// The layers of one of `degree` tensor-parallel devices, single and fused as inference engines do.
     /// Layers that read the hidden state are split along N, those that write it along K; a device has one
     /// key-value head at least.
-    pub fn layers(&self, degree: usize) -> Result<Vec<Layer>, ConfigError> {
+    pub fn layers(&self, degree: usize) -> Result<Vec<ConfiguredLayer>, ConfigError> {
         let hidden = self.hidden;
         let mut layers = self.attention.layers(hidden, degree)?;
         let feed_forward = [
-            (self.dense, ["gate, up", "gate-up", "down"]),
-            (self.expert, ["expert gate, up", "expert gate-up", "expert down"]),
-            (self.shared, ["shared expert gate, up", "shared expert gate-up", "shared expert down"]),
+            (self.dense, None, ["single gate, up", "fused gate-up", "down"]),
+            (self.expert, self.routing, ["single expert gate, up", "fused expert gate-up", "expert down"]),
+            (
+                self.shared,
+                None,
+                ["single shared expert gate, up", "fused shared expert gate-up", "shared expert down"],
+            ),
         ];
-        for (width, [gate, gate_up, down]) in feed_forward {
+        for (width, routing, [gate, gate_up, down]) in feed_forward {
             if let Some(Width { key, width }) = width {
                 let width = divided(key, width, degree)?;
-                layers.push(Layer { name: gate, n: width, k: hidden });
-                layers.push(Layer { name: gate_up, n: 2 * width, k: hidden });
-                layers.push(Layer { name: down, n: hidden, k: width });
+                layers.push(ConfiguredLayer { name: gate, n: width, k: hidden, routing });
+                layers.push(ConfiguredLayer { name: gate_up, n: 2 * width, k: hidden, routing });
+                layers.push(ConfiguredLayer { name: down, n: hidden, k: width, routing });
             }
         }
         Ok(layers)
@@ -240,9 +309,9 @@ impl Attention {
         }))
     }
 
-    fn layers(&self, hidden: usize, degree: usize) -> Result<Vec<Layer>, ConfigError> {
+    fn layers(&self, hidden: usize, degree: usize) -> Result<Vec<ConfiguredLayer>, ConfigError> {
         let mut layers = Vec::new();
-        let mut push = |name, n: usize, k: usize| layers.push(Layer { name, n, k });
+        let mut push = |name, n: usize, k: usize| layers.push(ConfiguredLayer { name, n, k, routing: None });
         match self {
             Self::Grouped { heads, kv_heads, head_dim } => {
                 let q = divided("num_attention_heads", *heads, degree)? * head_dim;
@@ -251,9 +320,9 @@ impl Attention {
                     false => divided("num_key_value_heads", *kv_heads, degree)?,
                 };
                 let kv = kv_heads * head_dim;
-                push("q", q, hidden);
-                push("k, v", kv, hidden);
-                push("qkv", q + 2 * kv, hidden);
+                push("single q", q, hidden);
+                push("single k, v", kv, hidden);
+                push("fused qkv", q + 2 * kv, hidden);
                 push("o", hidden, q);
             }
             Self::Latent(Latent { heads, q_rank, kv_rank, rope, nope, value, indexer }) => {
@@ -262,9 +331,9 @@ impl Attention {
                 let (q, kv_a) = (heads * (nope + rope), kv_rank + rope);
                 match q_rank {
                     Some(q_rank) => {
-                        push("q_a", *q_rank, hidden);
-                        push("kv_a", kv_a, hidden);
-                        push("q_a and kv_a", q_rank + kv_a, hidden);
+                        push("single q_a", *q_rank, hidden);
+                        push("single kv_a", kv_a, hidden);
+                        push("fused q_a and kv_a", q_rank + kv_a, hidden);
                         push("q_b", q, *q_rank);
                     }
                     None => {

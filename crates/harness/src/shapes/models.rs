@@ -2,13 +2,12 @@
 
 /// One matmul of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layer {
-    /// What it is.
-    pub name: &'static str,
+pub(super) struct Layer {
+    pub(super) name: &'static str,
     /// Outputs.
-    pub n: usize,
+    pub(super) n: usize,
     /// Inputs.
-    pub k: usize,
+    pub(super) k: usize,
 }
 
 /// What determines the shapes of a published model's linear layers.
@@ -89,7 +88,7 @@ pub(super) const MODELS: &[PublishedModel] = &[
 
 impl PublishedModel {
     /// The layers of one of `degree` devices. Samples are drawn from this list, so it never changes; a
-    /// [`ModelConfig`](super::ModelConfig) gives more layers.
+    /// [`super::ModelConfig`] gives more layers.
     pub(super) fn layers(&self, degree: usize) -> Vec<Layer> {
         let hidden = self.hidden;
         let mut layers = Vec::new();

@@ -159,6 +159,14 @@ impl Trial for CpuTrial<'_> {
         Ok(vec![total.as_secs_f64() * 1e3 / f64::from(runs)])
     }
 
+    /// Which lines share a set of a cache depends on the pages that hold them.
+    fn renew(&mut self) {
+        let problem = self.operands.problem;
+        self.packed = self.tuner.cpu.pack(&self.operands.weight);
+        self.workspaces = self.choices.iter().map(|_| Workspace::new()).collect();
+        self.output = OutputBuffer::poisoned(problem.out, problem.m * problem.n);
+    }
+
     fn check(&mut self, candidate: usize) -> Result<Option<Check>> {
         self.chosen = candidate;
         let expectation = Expectation::sampled(&self.operands, CHECKED_ROWS, Accumulator::F32);

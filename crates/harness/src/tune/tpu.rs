@@ -34,9 +34,9 @@ impl TpuTuner {
         Self { chip, counter, libtpu, most_candidates: MOST_CANDIDATES }
     }
 
-    /// The same with at most so many candidates.
+    /// The same with at most so many candidates, the default one included.
     pub fn with_candidates(self, most_candidates: usize) -> Self {
-        Self { most_candidates: most_candidates.max(1), ..self }
+        Self { most_candidates: most_candidates.max(2), ..self }
     }
 }
 
@@ -60,6 +60,10 @@ impl Tuner for TpuTuner {
 
     fn unit(&self) -> &'static str {
         "cycles"
+    }
+
+    fn candidates(&self, problem: &Problem) -> Option<usize> {
+        Some(TpuPlan::candidates(problem, self.chip, Strategy::Strip).len().min(self.most_candidates))
     }
 
     fn trial<'a>(&'a self, problem: &Problem) -> Result<Box<dyn Trial + 'a>> {

@@ -96,7 +96,7 @@ impl GpuSimulateReport {
             None => Some("there is no result".to_owned()),
         };
         add("result", wrong);
-        let inexact = (self.exact.wrong > 0).then(|| format!("{} elements are wrong", self.exact.wrong));
+        let inexact = (self.exact.wrong > 0).then(|| format!("wrong elements: {}", self.exact.wrong));
         add("result on exact operands", inexact);
         let differs = (!self.repeatable).then(|| "schedules give different results".to_owned());
         add("same result in every schedule", differs);

@@ -10,6 +10,7 @@ use octile_mosaic::interpret::{Element, OperandSpec, Signature};
 use safetensors::Dtype;
 
 use super::{spelled, tensors::element};
+use crate::print::counted;
 
 /// A tensor that may be an operand.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,12 +52,12 @@ pub(super) fn match_operands(
         let takes: Vec<String> = specs.iter().map(|spec| spelled(spec.element, &spec.shape)).collect();
         let has: Vec<String> = candidates.iter().map(Candidate::described).collect();
         bail!(
-            "@{} takes {} operands ({}), but {file} has {} tensors for them ({}): add the others, or leave out \
+            "@{} takes {} operands ({}), but {file} has {} for them ({}): add the others, or leave out \
              --tensors for random operands",
             signature.entry,
             specs.len(),
             takes.join(", "),
-            candidates.len(),
+            counted(candidates.len(), "tensor"),
             has.join(", ")
         );
     }
@@ -272,7 +273,7 @@ mod tests {
     fn missing_tensors_are_counted() {
         let said = order(&specs(&[(None, SQUARE), (None, &[8])]), &[("x", Dtype::F32, SQUARE)]);
         assert!(
-            said.starts_with("@main takes 2 operands (f32[8, 8], f32[8]), but t has 1 tensors"),
+            said.starts_with("@main takes 2 operands (f32[8, 8], f32[8]), but t has 1 tensor "),
             "{said}"
         );
     }

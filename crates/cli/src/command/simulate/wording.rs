@@ -90,7 +90,10 @@ impl<'t> Wording<'t> {
             }
             Trouble::OutputNotWritten { area, elements, of, dynamic_grid } => {
                 let first = part(area);
-                let says = format!("{elements} of {of} elements are never written, the first at {first}");
+                let says = format!(
+                    "{elements} of {of} elements {} never written, the first at {first}",
+                    if *elements == 1 { "is" } else { "are" }
+                );
                 let wording = Self::new("UNWRITTEN RESULT", says, Vec::new());
                 match dynamic_grid {
                     Some(grid) => wording.with_remedy(format!(

@@ -6,6 +6,7 @@ use crate::{
     command::analyze::source_view::{SourceRow, SourceView},
     print::{
         analyze::grouped,
+        counted,
         source_lines::{ELSEWHERE, LEGEND},
     },
 };
@@ -29,7 +30,7 @@ pub(super) fn table(view: &SourceView) -> Markup {
                     (line(view, &row.line.to_string(), row, row.code.as_deref().unwrap_or_default()))
                 }
                 @if let Some((count, sum)) = &rest {
-                    (line(view, "...", sum, &format!("{count} more lines")))
+                    (line(view, "...", sum, &counted(*count, "more line")))
                 }
                 (line(view, "-", &view.elsewhere, ELSEWHERE))
             }

@@ -62,6 +62,7 @@ fn verdicts(versions: &[Judged]) -> String {
         (0, 1) => "It passes every required check.".to_owned(),
         (0, all) => format!("All {all} versions pass every required check."),
         (1, 1) => format!("It fails: {}.", failed[0]),
+        (1, all) => format!("1 of {all} versions fails: {}.", failed[0]),
         (count, all) => format!("{count} of {all} versions fail: {}.", failed.join("; ")),
     }
 }

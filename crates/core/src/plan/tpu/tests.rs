@@ -194,6 +194,14 @@ fn refusals_are_one_clear_sentence() {
     let scales = Problem::new(16, 1 << 20, 1 << 16, QuantBlock::B128).unwrap();
     let smem = TpuPlan::new(&scales, chip("tpu7x"), Strategy::Strip, BlockMode::Large).unwrap_err();
     assert!(smem.to_string().contains("bytes of SMEM on tpu7x"), "{smem}");
+    // All of SMEM is more than the compiler leaves: scales take 4 KiB for every 8 blocks of columns.
+    let plan = |columns: usize| {
+        let problem = Problem::new(16, columns * 128, 128, QuantBlock::B128).unwrap();
+        TpuPlan::new(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Auto)
+    };
+    let message = plan(2048).unwrap_err().to_string();
+    assert!(message.contains("bytes of SMEM on tpu7x, but 1046528 are available"), "{message}");
+    assert!(plan(2040).is_ok());
 }
 
 /// A search over tiles would take minutes.

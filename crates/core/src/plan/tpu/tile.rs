@@ -88,7 +88,7 @@ fn fits(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, tile: Dim
 /// search for one would not end soon.
 fn scales_fit(problem: &Problem, chip: &TpuChip) -> bool {
     let (rows, k_blocks) = problem.w_scale_shape();
-    smem_bytes(&[rows, k_blocks]) <= chip.smem
+    smem_bytes(&[rows, k_blocks]) <= chip.usable_smem()
 }
 
 /// Strip lengths along K, from all of K down to one block, without padding beyond whole blocks.
