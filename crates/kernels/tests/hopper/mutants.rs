@@ -130,6 +130,15 @@ fn each_strategy() {
 }
 
 #[test]
+fn scales_copied_in_bulk() {
+    let problem = problem(70, 40, 5200);
+    let plan = plan_of(&problem, Strategy::Strip, 32);
+    assert!(plan.copies_scales_in_bulk());
+    // The barrier that keeps lanes together between stages: they never drift far enough apart here.
+    assert_eq!(undetected(&plan, 4), [WARP_BARRIER]);
+}
+
+#[test]
 fn multicast() {
     // Results by wave are those of a CTA's only tile; nothing is loaded into its last stage after the
     // release.

@@ -85,6 +85,33 @@ fn every_shape_of_tile_and_cluster() {
     assert_eq!(overlaps, can_overlap.into_iter().map(with(true)).chain(without).collect());
 }
 
+/// Long problems, with rows of x that no tile and no group of four divides.
+#[test]
+fn scales_copied_in_bulk() {
+    let tile = |a, b, cluster| TileConfig { tile: GpuTile { a, b }, swapped: false, cluster };
+    for (k, shape) in [
+        (5200, tile(64, 96, ClusterMode::Single)),
+        (5200, tile(128, 144, ClusterMode::Single)),
+        (5200, tile(192, 96, ClusterMode::MulticastA)),
+        (5200, tile(64, 64, ClusterMode::MulticastB)),
+        (10_300, tile(64, 112, ClusterMode::SplitK(2))),
+    ] {
+        let problem = problem(131, 264, k);
+        let operands = Operands::random(problem, 8);
+        let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).expect("it has a plan");
+        assert!(plan.copies_scales_in_bulk());
+        check(&plan, &operands, 3);
+    }
+    // Later tiles of a CTA, and one that two of them share.
+    let problem = problem(600, 264, 1000);
+    for cluster in [ClusterMode::Single, ClusterMode::SplitTail] {
+        let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, tile(64, 32, cluster), None);
+        let plan = plan.expect("it has a plan");
+        assert!(plan.copies_scales_in_bulk(), "{plan:?}");
+        check(&plan, &Operands::random(problem, 8), 3);
+    }
+}
+
 #[test]
 fn tma_stores_by_the_producer_at_any_depth() {
     for cluster in [ClusterMode::Single, ClusterMode::MulticastA, ClusterMode::MulticastB] {

@@ -50,7 +50,7 @@ impl HopperPlan {
     pub fn copies_scales_in_bulk(&self) -> bool {
         let tiles = (self.units.0 * self.units.1).div_ceil(self.blocks / self.shape.cluster.ctas_per_unit());
         let stages = tiles * self.k_blocks() / split_parts(self);
-        !self.shape.swapped && stages >= BULK_STAGES
+        self.strategy == Strategy::Strip && !self.shape.swapped && stages >= BULK_STAGES
     }
 
     /// Arrivals that complete a stage's full barrier, beside its bytes: the thread that issues the TMA loads,

@@ -109,7 +109,6 @@ impl ScaleSource for BulkScales<'_> {
             let k_block = ptx.add(k.first, cta.lane);
             self.copy_x(ptx, sources, cta.lane, k_block);
         });
-        ptx.warp_barrier();
     }
 
     fn copy(&self, ptx: &mut Ptx, sources: &BulkSources, stage: B32, k_block: B32) {
