@@ -229,7 +229,7 @@ pub(super) enum Op {
     ClusterWait,
     MapToCta(Word, Value, Value),
     BarrierInit(SharedAt, u32),
-    /// `times` arrivals, after which the phase expects more bytes.
+    /// `times` arrivals, with which the phase expects more bytes.
     Arrive {
         at: SharedAt,
         times: u32,

@@ -1,6 +1,6 @@
 //! Producer and consumer warps: threads, registers, and the arrivals that complete their barriers.
 
-use super::{HopperPlan, Release, time::split_parts};
+use super::{HopperPlan, Release};
 use crate::Strategy;
 
 /// Fewest stages that a CTA multiplies for which bulk copies of scales pay.
@@ -49,12 +49,12 @@ impl HopperPlan {
     /// make up for.
     pub fn copies_scales_in_bulk(&self) -> bool {
         let tiles = (self.units.0 * self.units.1).div_ceil(self.blocks / self.shape.cluster.ctas_per_unit());
-        let stages = tiles * self.k_blocks() / split_parts(self);
+        let stages = tiles * self.k_blocks() / self.shape.cluster.parts();
         self.strategy == Strategy::Strip && !self.shape.swapped && stages >= BULK_STAGES
     }
 
     /// Arrivals that complete a stage's full barrier, beside its bytes: the thread that issues the TMA loads,
-    /// and every lane of the warp that copies scales.
+    /// and every lane of the warp that copies scales, or one lane for all of them.
     pub fn full_arrivals(&self) -> usize {
         if self.stages_scales() { 1 + 32 } else { 1 }
     }

@@ -45,6 +45,11 @@ impl ClusterMode {
         }
     }
 
+    /// CTAs that divide K of every tile.
+    pub(super) const fn parts(self) -> usize {
+        if let Self::SplitK(parts) = self { parts } else { 1 }
+    }
+
     /// CTAs for every cluster tile: 1 also where those of a cluster have tiles of their own.
     pub(super) const fn ctas_per_unit(self) -> usize {
         if matches!(self, Self::SplitTail) { 1 } else { self.ctas() }

@@ -234,13 +234,13 @@ impl TimeModel {
         let issue = waves * (wave + column * columns);
         let issue = if plan.consumers == 3 { self.three_consumers * issue } else { issue + stage };
         let selects = plan.overlaps_stages && plan.boundaries().len() > 1;
+        let selecting = if selects { self.selecting } else { 1.0 };
         let is_packed = plan.blocks_per_sm == 2 && plan.shape.cluster.ctas() > 1;
-        let factors =
-            [(selects, self.selecting), (resident > 1.0, self.shared_sm), (is_packed, self.packed_cluster)];
+        let factors = [(resident > 1.0, self.shared_sm), (is_packed, self.packed_cluster)];
         let applied = factors.into_iter().filter(|(applies, _)| *applies);
-        let issue = issue * applied.map(|(_, factor)| factor).product::<f64>();
+        let issue = selecting * issue * applied.map(|(_, factor)| factor).product::<f64>();
         let of_wave = if plan.overlaps_stages {
-            (self.overlapped + self.overlapped_column * columns) * if selects { self.selecting } else { 1.0 }
+            selecting * (self.overlapped + self.overlapped_column * columns)
         } else {
             self.chain + self.chain_column * columns
         };
@@ -258,7 +258,7 @@ impl TimeModel {
             (false, true) => self.ragged_swapped_results,
         };
         let epilogue = (self.tile + results * staggered * blocks_of_results(plan)) / resident;
-        let stages = plan.k_blocks().div_ceil(split_parts(plan)) as f64;
+        let stages = plan.k_blocks().div_ceil(plan.shape.cluster.parts()) as f64;
         let round = stages * per_stage + epilogue;
         let busy_ns = ctas as f64 / slots as f64 * round;
         let shared_tiles = plan.shared_tiles();
@@ -356,13 +356,6 @@ fn hit_rate(problem: &Problem, gpu: &HopperGpu) -> f64 {
 fn blocks_of_results(plan: &HopperPlan) -> f64 {
     let GpuTile { a, b } = plan.shape.tile;
     (a * b) as f64 / 1024.0
-}
-
-pub(super) fn split_parts(plan: &HopperPlan) -> usize {
-    match plan.shape.cluster {
-        ClusterMode::SplitK(parts) => parts,
-        _ => 1,
-    }
 }
 
 #[cfg(test)]

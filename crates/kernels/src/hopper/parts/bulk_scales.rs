@@ -79,16 +79,16 @@ impl ScaleSource for BulkScales<'_> {
 
     fn sources(&self, ptx: &mut Ptx, tile: Tile) -> BulkSources {
         let Self { cta, m, n, .. } = *self;
-        let alone = COPIED_AT_ONCE as u32;
+        let group = COPIED_AT_ONCE as u32;
         // The second tile of a cluster may lie beyond the last row: it copies some scales all the same.
         let last = ptx.sub(m, 1);
-        let last = ptx.and(last, !(alone - 1));
+        let last = ptx.and(last, !(group - 1));
         let row = ptx.min(tile.a_row, last);
         let left = ptx.sub(m, row);
         let left = ptx.min(left, cta.plan.shape.tile.a as u32);
         // Groups of rows are whole, that of the last row too.
-        let left = ptx.add(left, alone - 1);
-        let left = ptx.and(left, !(alone - 1));
+        let left = ptx.add(left, group - 1);
+        let left = ptx.and(left, !(group - 1));
         let w_rows = weight_scale_rows(ptx, tile);
         BulkSources {
             x: self.x.row_start(ptx, row, m),

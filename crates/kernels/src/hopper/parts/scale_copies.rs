@@ -1,9 +1,6 @@
 //! Copies of a stage's scales from global to shared memory with `cp.async`, by one warp.
 
-use octile_core::plan::{
-    BufferId,
-    hopper::{COPIED_AT_ONCE, WAVE_ROWS},
-};
+use octile_core::plan::{BufferId, hopper::WAVE_ROWS};
 
 use super::{
     cta::Cta,
@@ -12,24 +9,6 @@ use super::{
     schedule::Tile,
 };
 use crate::hopper::ptx::{B32, B64, Pred, Ptx, Shared};
-
-/// Emits `then` for scales of x whose rows are adjacent and whose groups of [`COPIED_AT_ONCE`] rows are
-/// aligned, `otherwise` for all others, and a branch between the two.
-pub(crate) fn if_adjacent(ptx: &mut Ptx, then: impl FnOnce(&mut Ptx), otherwise: impl FnOnce(&mut Ptx)) {
-    let (row, k, shift) = (ptx.number("x_scale_row"), ptx.number("x_scale_k"), ptx.number("x_scale_shift"));
-    let misaligned = ptx.and(k, COPIED_AT_ONCE as u32 - 1);
-    let other = ptx.sub(row, 1);
-    let other = ptx.or(other, shift);
-    let other = ptx.or(other, misaligned);
-    let is_other = ptx.ne(other, 0);
-    let (one_by_one, end) = (ptx.label(), ptx.label());
-    ptx.jump_if(is_other, one_by_one);
-    then(ptx);
-    ptx.jump(end);
-    ptx.place(one_by_one);
-    otherwise(ptx);
-    ptx.place(end);
-}
 
 /// How the lanes of the warp divide the scales of a stage.
 pub(crate) struct ScaleCopies<'a> {

@@ -6,7 +6,7 @@ use super::{
     bulk_scales::BulkScales,
     cta::Cta,
     pipeline::PipelineState,
-    scale_copies::{ScaleCopies, if_adjacent},
+    scale_copies::ScaleCopies,
     scales::has_scale_per_wave,
     schedule::{KRange, Tile, for_each_tile},
     tma::TmaOperands,
@@ -90,4 +90,22 @@ fn load_with(
             },
         );
     });
+}
+
+/// Emits `then` for scales of x whose rows are adjacent and whose groups of [`COPIED_AT_ONCE`] rows are
+/// aligned, `otherwise` for all others, and a branch between the two.
+fn if_adjacent(ptx: &mut Ptx, then: impl FnOnce(&mut Ptx), otherwise: impl FnOnce(&mut Ptx)) {
+    let (row, k, shift) = (ptx.number("x_scale_row"), ptx.number("x_scale_k"), ptx.number("x_scale_shift"));
+    let misaligned = ptx.and(k, COPIED_AT_ONCE as u32 - 1);
+    let other = ptx.sub(row, 1);
+    let other = ptx.or(other, shift);
+    let other = ptx.or(other, misaligned);
+    let is_other = ptx.ne(other, 0);
+    let (one_by_one, end) = (ptx.label(), ptx.label());
+    ptx.jump_if(is_other, one_by_one);
+    then(ptx);
+    ptx.jump(end);
+    ptx.place(one_by_one);
+    otherwise(ptx);
+    ptx.place(end);
 }
