@@ -16,12 +16,13 @@ use octile_core::{
     sample::Rng,
 };
 
-const RECORDS: [&str; 5] = [
+const RECORDS: [&str; 6] = [
     "bench/record/h200/plans.csv",
     "bench/record/h200/plans_fit.csv",
     "bench/record/h200/plans_judge.csv",
     "bench/record/h200/plans_more.csv",
     "bench/record/h200/plans_served.csv",
+    "bench/record/h200/plans_wide.csv",
 ];
 const GPU: &HopperGpu = &HOPPER_GPUS[1];
 /// Parts of the shapes, one of which a fit leaves out.
@@ -143,7 +144,7 @@ impl Shape {
 }
 
 /// The constants that a fit may change.
-const FREE: [fn(&mut TimeModel) -> &mut f64; 37] = [
+const FREE: [fn(&mut TimeModel) -> &mut f64; 38] = [
     |model| &mut model.launch,
     |model| &mut model.late_launch,
     |model| &mut model.late_cluster,
@@ -164,6 +165,7 @@ const FREE: [fn(&mut TimeModel) -> &mut f64; 37] = [
     |model| &mut model.tile,
     |model| &mut model.results,
     |model| &mut model.short_vectors,
+    |model| &mut model.element_results,
     |model| &mut model.ragged_results,
     |model| &mut model.ragged_swapped_results,
     |model| &mut model.staggered,
@@ -206,6 +208,7 @@ fn guess() -> TimeModel {
         tile: 50.0,
         results: 30.0,
         short_vectors: 50.0,
+        element_results: 100.0,
         ragged_results: 300.0,
         ragged_swapped_results: 100.0,
         staggered: 1.0,

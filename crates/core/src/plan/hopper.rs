@@ -26,8 +26,9 @@ pub use quantization::{
 };
 pub use roles::RegisterSplit;
 use rules::{
-    chunks_per_part, ctas_needed, operand_rows, operand_stays, overlaps_stages, release, result_path,
-    shares_sm, touches_three_scales, units, w_scales_per_stage, waves, weight_stays,
+    chunks_per_part, ctas_needed, needs_few_sms, operand_rows, operand_stays, overlaps_stages, release,
+    result_path, shares_sm, stores_vectors, touches_three_scales, units, w_scales_per_stage, waves,
+    weight_stays,
 };
 pub use shared_memory::Exchange;
 use shared_memory::shared_memory;
@@ -47,6 +48,8 @@ pub enum ResultPath {
     Direct,
     /// Warps transpose subtiles through shared memory and store whole 128-byte lines.
     Lines,
+    /// As `Lines` where rows are not aligned: warps store neighbouring results one by one.
+    Elements,
     /// Consumers write the tile to shared memory; TMA stores it while the next tile is computed.
     TmaStore,
     /// As `TmaStore` for a CTA's only tile: each wave but the last is stored while the next one is
@@ -288,7 +291,15 @@ impl HopperPlan {
         let slots = gpu.sms * self.blocks_per_sm / cluster * cluster / per_unit;
         let persistent =
             self.strategy == Strategy::Strip && !matches!(self.shape.cluster, ClusterMode::SplitK(_));
-        self.blocks = per_unit * if persistent { (a * b).min(slots) } else { a * b };
+        let tiles = a * b;
+        let at_once = if !persistent {
+            tiles
+        } else if needs_few_sms(&self.problem, self.shape.cluster) {
+            tiles.div_ceil(tiles.div_ceil(slots))
+        } else {
+            tiles.min(slots)
+        };
+        self.blocks = per_unit * at_once;
         let x_units = if self.shape.swapped { b } else { a };
         self.streams_weight = x_units == 1 && !weight_stays(&self.problem, gpu);
         self.raster = if a <= slots && operand_stays(self.operand_rows().0, self.problem.k, gpu) {
@@ -401,7 +412,7 @@ impl HopperPlan {
 
     /// Whether four neighbouring results can be stored at once.
     pub fn stores_vectors(&self) -> bool {
-        self.problem.n.is_multiple_of(4)
+        stores_vectors(&self.problem)
     }
 
     /// The element type of the result.

@@ -84,7 +84,10 @@ pub(crate) fn check(gpu: &Gpu, seed: u64) -> Result<()> {
     }
     // More tiles than SMs, of few rows and of 256.
     let few_rows = [(1, 24_576, 1536), (16, 17_408, 1999), (32, 20_000, 1200), (64, 17_408, 640)];
-    for (m, n, k) in few_rows.into_iter().chain([(2000, 4008, 300), (2003, 4104, 1500)]) {
+    // So many stages that scales are copied in bulk.
+    let long = [(300, 1001, 5300), (1000, 576, 5300)];
+    let large = [(2000, 4008, 300), (2003, 4104, 1500)];
+    for (m, n, k) in few_rows.into_iter().chain(large).chain(long) {
         let problem = Problem::new(m, n, k, QuantBlock::B128).expect("valid");
         problems.push(problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16));
     }

@@ -1,7 +1,9 @@
 //! `strip`: as `smem`, persistent and with everything that pays. Clusters multicast operands or split K
-//! (`split`); stages overlap (`overlap`); results go through shared memory (`staged`), in some plans by way
-//! of the producer (`outbox`).
+//! (`split`); stages overlap (`overlap`); results go through shared memory (`staged`), from which warps store
+//! them (`lines`, `elements`), or TMA, in some plans by way of the producer (`outbox`).
 
+mod elements;
+mod lines;
 mod outbox;
 mod overlap;
 mod split;
@@ -9,7 +11,11 @@ mod staged;
 
 use octile_core::plan::hopper::{ClusterMode, HopperPlan, ResultPath};
 
-use self::outbox::{Outbox, ResultSender};
+use self::{
+    elements::ElementStore,
+    lines::LineStore,
+    outbox::{Outbox, ResultSender},
+};
 use super::{
     parts::{
         consumer::Consumer,
@@ -139,7 +145,14 @@ fn store(ptx: &mut Ptx, consumer: &Consumer<'_>, tile: Tile) {
     let Consumer { cta, fragment, accumulators, .. } = consumer;
     match cta.plan.result_path {
         ResultPath::Direct => epilogue::store(ptx, cta, *fragment, tile, accumulators),
-        ResultPath::Lines => staged::store_lines(ptx, cta, *fragment, tile, accumulators),
+        ResultPath::Lines => {
+            let lines = LineStore::new(ptx, cta, *fragment, tile);
+            staged::store_subtiles(ptx, cta, accumulators, &lines);
+        }
+        ResultPath::Elements => {
+            let elements = ElementStore::new(ptx, cta, *fragment, tile);
+            staged::store_subtiles(ptx, cta, accumulators, &elements);
+        }
         ResultPath::TmaStore | ResultPath::TmaStoreByWave => {
             let waves = staged::early_waves(cta.plan)..cta.plan.waves();
             staged::tma_store(ptx, consumer, tile, waves);

@@ -149,8 +149,9 @@ fn multicast() {
     for (n, tile, cluster, spared) in [
         (264, GpuTile { a: 256, b: 128 }, ClusterMode::MulticastA, &last_tile[..]),
         (136, GpuTile { a: 256, b: 128 }, ClusterMode::MulticastA, &last_stage),
-        // The line epilogue, as above.
+        // Lines, and elements of rows that are not aligned, as above.
         (264, GpuTile { a: 192, b: 96 }, ClusterMode::MulticastA, &[WARP_BARRIER]),
+        (262, GpuTile { a: 192, b: 96 }, ClusterMode::MulticastA, &[WARP_BARRIER]),
         // Overlapping stages, as above.
         (264, GpuTile { a: 128, b: 128 }, ClusterMode::MulticastB, &[WARP_BARRIER; 2]),
     ] {

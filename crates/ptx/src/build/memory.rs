@@ -91,6 +91,13 @@ impl Ptx {
         self.emit_if(predicate, "st.global.v2.f32", [at.into(), vector(&values)]);
     }
 
+    /// Loads 16 bits.
+    pub fn load_shared_b16(&mut self, at: Shared) -> B16 {
+        let out = self.b16();
+        self.emit("ld.shared.b16", [out.into(), at.into()]);
+        out
+    }
+
     /// Loads 8 bytes.
     pub fn load_shared_8(&mut self, at: Shared) -> [B32; 2] {
         let out = [self.b32(), self.b32()];

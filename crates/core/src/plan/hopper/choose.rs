@@ -108,25 +108,24 @@ fn unswapped_candidates(m: usize) -> Vec<TileConfig> {
         }
     };
     if m > NARROW {
-        for b in [32, 64, 96, 112, 128, 192] {
-            for cluster in [1, 2, 4].map(split) {
+        for b in [32, 64, 80, 96, 112, 128, 144, 192] {
+            for cluster in [1, 2, 3, 4].map(split) {
                 push(64, b, cluster);
             }
+        }
+        for b in [32, 64, 96, 112, 128, 192] {
             push(64, b, ClusterMode::SplitTail);
         }
     }
     WIDTHS.into_iter().for_each(|b| push(64, b, ClusterMode::Single));
     if m > 64 {
-        for (b, parts) in [
-            (32, &[1, 2, 4][..]),
-            (64, &[1, 2]),
-            (96, &[1, 2]),
-            (128, &[1, 2, 4]),
-            (144, &[1]),
-            (160, &[1]),
-            (192, &[1, 2]),
-        ] {
-            parts.iter().for_each(|&parts| push(128, b, split(parts)));
+        for b in [32, 64, 80, 96, 112, 128, 144, 160, 192] {
+            push(128, b, split(2));
+        }
+        for b in [32, 80, 128] {
+            push(128, b, split(4));
+        }
+        for b in [32, 64, 96, 128, 144, 160, 192] {
             push(128, b, ClusterMode::SplitTail);
         }
         WIDTHS.into_iter().for_each(|b| push(128, b, ClusterMode::Single));
@@ -138,9 +137,13 @@ fn unswapped_candidates(m: usize) -> Vec<TileConfig> {
             push(a, b, ClusterMode::MulticastA);
             push(a, b, ClusterMode::SplitTail);
         }
-        push(192, 112, ClusterMode::Single);
+        for (a, b) in [(192, 64), (192, 80), (192, 112), (256, 112)] {
+            push(a, b, ClusterMode::Single);
+        }
         push(192, 112, ClusterMode::SplitTail);
-        push(192, 128, split(2));
+        for b in [112, 128] {
+            push(192, b, split(2));
+        }
     }
     shapes
 }

@@ -75,7 +75,9 @@ pub(super) fn shared_memory(
     let out = problem.out.into();
     match result_path {
         ResultPath::Direct => {}
-        ResultPath::Lines => push(BufferId::Result, 4 * consumers, out, &[RESULT_ROWS, RESULT_COLUMNS]),
+        ResultPath::Lines | ResultPath::Elements => {
+            push(BufferId::Result, 4 * consumers, out, &[RESULT_ROWS, RESULT_COLUMNS]);
+        }
         ResultPath::TmaStore | ResultPath::TmaStoreByWave => {
             let subtiles = waves(shape, consumers) * b / RESULT_COLUMNS;
             push(BufferId::Result, 4 * consumers, out, &[subtiles, RESULT_ROWS, RESULT_COLUMNS]);

@@ -320,7 +320,8 @@ fn tma_stores_where_other_work_overlaps_them() {
     assert_eq!(path(2048, 4096, 2048, 256, 128), ResultPath::TmaStoreByProducer, "two tiles each");
     assert_eq!(path(2048, 4096, 2048, 192, 128), ResultPath::TmaStore, "one wave");
     assert_eq!(path(2048, 2048, 2048, 192, 96), ResultPath::Lines);
-    assert_eq!(path(2048, 2047, 2048, 256, 128), ResultPath::Direct);
+    assert_eq!(path(2048, 2044, 2048, 256, 128), ResultPath::Direct);
+    assert_eq!(path(2048, 2046, 2048, 256, 128), ResultPath::Elements);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{ClusterMode, GpuTile, HopperPlan, STAGE_K, WAVE_ROWS, ctas_needed};
+use super::{ClusterMode, GpuTile, HopperPlan, ResultPath, STAGE_K, WAVE_ROWS, ctas_needed};
 use crate::{Problem, device::hopper::HopperGpu};
 
 /// What limits a kernel, by the model.
@@ -110,7 +110,9 @@ pub struct TimeModel {
     pub results: f64,
     /// The same where rows of the result are aligned to four results, too few for whole lines and TMA.
     pub short_vectors: f64,
-    /// The same where rows are not aligned, so that every result is stored alone.
+    /// The same where rows are not aligned, so that every result is stored alone, a row's neighbours at once.
+    pub element_results: f64,
+    /// The same straight from registers, neighbours of eight rows at once.
     pub ragged_results: f64,
     /// The same with swapped operands, whose threads store neighbouring results at the same time.
     pub ragged_swapped_results: f64,
@@ -172,6 +174,7 @@ impl TimeModel {
         tile: 116.0,
         results: 41.7,
         short_vectors: 65.9,
+        element_results: 140.0,
         ragged_results: 761.0,
         ragged_swapped_results: 148.0,
         staggered: 0.834,
@@ -254,6 +257,7 @@ impl TimeModel {
         let results = match (plan.stores_vectors(), swapped) {
             (true, _) if plan.problem.n.is_multiple_of(8) => self.results,
             (true, _) => self.short_vectors,
+            _ if plan.result_path == ResultPath::Elements => self.element_results,
             (false, false) => self.ragged_results,
             (false, true) => self.ragged_swapped_results,
         };

@@ -1,5 +1,6 @@
 //! The epilogue through shared memory, so that whole 128-byte lines are stored: straight from registers a
-//! store would touch eight rows with 32 bytes each. Warps store the lines themselves, or TMA does.
+//! store would touch eight rows with 32 bytes each. Warps store them ([`lines`](super::lines),
+//! [`elements`](super::elements)), or TMA does.
 //!
 //! A warp works in *subtiles* of 16 rows x 64 columns, one 128-byte line per row.
 
@@ -14,18 +15,19 @@ use crate::hopper::{
     parts::{
         accumulators::{Accumulators, Promotion},
         consumer::Consumer,
-        cta::{Cta, Fragment},
+        cta::Cta,
         scales::ScaleReader,
         schedule::{ClusterTile, Tile},
     },
-    ptx::{B32, B64, F32, Global, Pred, Ptx, Shared},
+    ptx::{B16, B32, F32, Ptx, Shared},
 };
 
-/// Rows of a subtile, and rows that one store instruction of a warp covers.
-const ROWS: u32 = RESULT_ROWS as u32;
-const ROWS_PER_STORE: u32 = 4;
-/// Columns of a 16-byte vector, the unit in which a lane moves results.
-const VECTOR: usize = 8;
+/// Rows of a subtile.
+pub(super) const ROWS: u32 = RESULT_ROWS as u32;
+/// Rows that one store of whole lines covers.
+pub(super) const ROWS_PER_STORE: u32 = 4;
+/// Columns of a 16-byte vector, the unit in which lanes write results and read lines.
+pub(super) const VECTOR: usize = 8;
 /// Bytes of a row, and of a subtile, in shared memory.
 const ROW_BYTES: u32 = 2 * RESULT_COLUMNS as u32;
 const SUBTILE_BYTES: u32 = ROWS * ROW_BYTES;
@@ -94,22 +96,32 @@ pub(super) fn wait_until_read(ptx: &mut Ptx) {
     ptx.in_one_lane(Ptx::tma_store_wait_until_read);
 }
 
-/// Stores the warp's part of a tile, one subtile at a time, in whole lines.
-pub(super) fn store_lines(
+/// Stores a warp's subtiles from shared to global memory.
+pub(super) trait StoreSubtile {
+    /// What the subtiles of a wave have in common.
+    type Rows;
+
+    /// The rows of a wave.
+    fn rows(&self, ptx: &mut Ptx, wave: usize) -> Self::Rows;
+
+    /// Stores columns of these rows, given by the first one in the tile and their number.
+    fn store(&self, ptx: &mut Ptx, staging: &Staging, rows: &Self::Rows, columns: (usize, usize));
+}
+
+/// Stores the warp's part of a tile, one subtile at a time.
+pub(super) fn store_subtiles(
     ptx: &mut Ptx,
     cta: &Cta<'_>,
-    fragment: Fragment,
-    tile: Tile,
     accumulators: &Accumulators,
+    out: &impl StoreSubtile,
 ) {
     let staging = Staging::of_warp(ptx, cta);
-    let out = LineStore::new(ptx, cta, fragment, tile);
     for (wave, accumulators) in accumulators.promoted.iter().enumerate() {
         let rows = out.rows(ptx, wave);
         for (subtile, accumulators) in accumulators.chunks(RESULT_COLUMNS / 2).enumerate() {
             staging.write(ptx, cta, accumulators, 0);
             ptx.warp_barrier();
-            out.copy(ptx, &staging, &rows, subtile * RESULT_COLUMNS, accumulators.len() * 2);
+            out.store(ptx, &staging, &rows, (subtile * RESULT_COLUMNS, accumulators.len() * 2));
             ptx.warp_barrier();
         }
     }
@@ -125,8 +137,9 @@ pub(super) struct Staging {
     write_row: B32,
     write_vector: B32,
     write_swizzle: B32,
-    /// Addresses that this lane reads with the even stores, and with the odd ones, four rows below.
+    /// Addresses that this lane reads with the even stores of lines, and with the odd ones, four rows below.
     read: [B32; 2],
+    lane: B32,
 }
 
 impl Staging {
@@ -161,7 +174,7 @@ impl Staging {
             let vector = ptx.xor(vector, row);
             ptx.mad(vector, 16, at)
         });
-        Self { base, apart, write_row, write_vector, write_swizzle, read }
+        Self { base, apart, write_row, write_vector, write_swizzle, read, lane: cta.lane }
     }
 
     /// Writes some of the warp's subtiles, counted through all waves of its tile.
@@ -190,72 +203,17 @@ impl Staging {
         }
     }
 
+    /// This lane's result in a row of the first subtile: lanes read neighbours, the first one in `column`.
+    pub(super) fn read_element(&self, ptx: &mut Ptx, row: u32, column: u32) -> B16 {
+        // Subtiles are aligned, and the first row's vectors in order: the swizzle flips bits of addresses.
+        let in_first_row = ptx.mad(self.lane, 2, self.base);
+        let at = ptx.xor(in_first_row, (2 * column) ^ (16 * (row % 8)));
+        ptx.load_shared_b16(Shared(at, row * ROW_BYTES))
+    }
+
     /// This lane's vector in the rows of store `index`.
-    fn read(&self, ptx: &mut Ptx, index: u32) -> [B32; 4] {
+    pub(super) fn read(&self, ptx: &mut Ptx, index: u32) -> [B32; 4] {
         // The swizzle repeats every eight rows.
         ptx.load_shared_16(Shared(self.read[index as usize % 2], index / 2 * 8 * ROW_BYTES))
-    }
-}
-
-/// Addresses of the lines that a lane stores parts of.
-struct LineStore {
-    /// The lane's first vector in its first row.
-    first: B64,
-    row: B32,
-    column: B32,
-    rows: B32,
-    columns: B32,
-    /// Bytes from row to row.
-    stride: B32,
-    /// The lane's vector among eight.
-    vector: B32,
-}
-
-impl LineStore {
-    fn new(ptx: &mut Ptx, cta: &Cta<'_>, fragment: Fragment, tile: Tile) -> Self {
-        let stride = ptx.number("out_stride");
-        let stride = ptx.shl(stride, 1);
-        let row = ptx.add(tile.a_row, fragment.warp_row);
-        let lane_row = ptx.shr(cta.lane, 3);
-        let row = ptx.add(row, lane_row);
-        let vector = ptx.and(cta.lane, 7);
-        let column = ptx.mad(vector, VECTOR as u32, tile.b_row);
-        let pointer = ptx.pointer("out");
-        let row_start = ptx.mad_wide(row, stride, pointer);
-        let first = ptx.mad_wide(column, 2, row_start);
-        Self { first, row, column, rows: ptx.number("m"), columns: ptx.number("n"), stride, vector }
-    }
-
-    /// The rows of a wave that this lane stores to, and whether they lie inside the matrix.
-    fn rows(&self, ptx: &mut Ptx, wave: usize) -> Vec<(B64, Pred)> {
-        (0..ROWS / ROWS_PER_STORE)
-            .map(|index| {
-                let down = (wave * WAVE_ROWS) as u32 + index * ROWS_PER_STORE;
-                let row = ptx.add(self.row, down);
-                (ptx.mad_wide(self.stride, down, self.first), ptx.lt(row, self.rows))
-            })
-            .collect()
-    }
-
-    /// Copies a subtile of `columns` columns from shared to global memory.
-    fn copy(
-        &self,
-        ptx: &mut Ptx,
-        staging: &Staging,
-        rows: &[(B64, Pred)],
-        first_column: usize,
-        columns: usize,
-    ) {
-        let column = ptx.add(self.column, first_column as u32);
-        let mut in_columns = ptx.lt(column, self.columns);
-        if columns < RESULT_COLUMNS {
-            let in_subtile = ptx.lt(self.vector, (columns / VECTOR) as u32);
-            in_columns = ptx.both(in_columns, in_subtile);
-        }
-        for (index, &(row, in_rows)) in (0..).zip(rows) {
-            let vector = staging.read(ptx, index);
-            let exists = ptx.both(in_rows, in_columns);
-            ptx.store_global_16_if(Global(row, 2 * first_column as u32), vector, exists);
-        }
     }
 }
