@@ -1,6 +1,6 @@
 //! Activations that are not finite, which the library refuses to quantize on CPUs.
 
-use octile::{DType, Error, MatmulOp, WeightRef, bf16, f16};
+use octile::{DType, Error, MatmulOp, ScaleLayout, WeightRef, bf16, f16};
 
 use crate::dtype;
 
@@ -10,11 +10,10 @@ pub(crate) fn run_bytes(
     op: &MatmulOp,
     [x_type, out_type]: [DType; 2],
     weight: WeightRef<'_>,
-    x: &[u8],
-    x_scales: &[f32],
+    (x, x_scales, layout): (&[u8], &[f32], Option<ScaleLayout>),
     out: &mut [u8],
 ) -> Result<(), Error> {
-    let refusal = match op.run_bytes(weight, x, x_scales, out) {
+    let refusal = match op.run_bytes(weight, x, x_scales, layout, out) {
         Err(error @ Error::Values(_)) => error,
         done => return done,
     };
@@ -35,7 +34,7 @@ pub(crate) fn run_bytes(
     for row in &others {
         finite[row * x_row..][..x_row].fill(0);
     }
-    op.run_bytes(weight, finite, x_scales, out)?;
+    op.run_bytes(weight, finite, x_scales, layout, out)?;
     let out_row = n * dtype::size(out_type);
     for row in others {
         fill_with_nan(&mut out[row * out_row..][..out_row], out_type);

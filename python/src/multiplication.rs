@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, slice};
 
-use octile::{DType, Device, DeviceOperands, MatmulOp, Scales, WeightRef, packed};
+use octile::{DType, Device, DeviceOperands, MatmulOp, ScaleLayout, Scales, WeightRef, packed};
 use pyo3::prelude::*;
 
 use crate::{block::BlockSize, dtype, error, finite, packed::Packed, weight::cpu};
@@ -16,6 +16,14 @@ pub(crate) struct Multiplication {
     op: MatmulOp,
     x: DType,
     out: DType,
+}
+
+/// Addresses of activations, and of their scales if they are fp8.
+#[derive(Clone, Copy)]
+pub(crate) struct ActivationAddresses {
+    pub x: usize,
+    pub x_scales: usize,
+    pub layout: Option<ScaleLayout>,
 }
 
 #[pymethods]
@@ -48,9 +56,9 @@ impl Multiplication {
         Ok(Self { op: py.detach(build).map_err(error::from_library)?, x, out })
     }
 
-    /// Multiplies `m` rows on the CPU; the weight is row-major.
+    /// Multiplies `m` rows on the CPU; the weight and the scales of x are row-major.
     #[allow(clippy::too_many_arguments, reason = "one address per operand")]
-    pub(crate) fn run(
+    fn run(
         &self,
         py: Python<'_>,
         x: usize,
@@ -60,8 +68,8 @@ impl Multiplication {
         out: usize,
         m: usize,
     ) -> PyResult<()> {
-        let (codes, scales) = self.weight_at(w, w_scales)?;
-        self.run_with(py, WeightRef::Rows { codes, scales }, x, x_scales, out, m)
+        let activations = ActivationAddresses { x, x_scales, layout: None };
+        self.run_with(py, self.weight_at(w, w_scales)?, activations, out, m)
     }
 
     /// The same with a packed weight of so many bytes.
@@ -79,7 +87,7 @@ impl Multiplication {
         // SAFETY: the caller's promise, see `Multiplication`.
         #[allow(unsafe_code, reason = "another library hands out addresses")]
         let weight = WeightRef::Packed(unsafe { at(packed, packed_bytes) }?);
-        self.run_with(py, weight, x, x_scales, out, m)
+        self.run_with(py, weight, ActivationAddresses { x, x_scales, layout: None }, out, m)
     }
 }
 
@@ -87,6 +95,11 @@ impl Multiplication {
     /// [N, K].
     pub(crate) fn shape(&self) -> [usize; 2] {
         self.op.shape()
+    }
+
+    /// Number of blocks of K, each of which has a scale in every row.
+    pub(crate) fn k_blocks(&self) -> usize {
+        self.op.block().count(self.op.shape()[1])
     }
 
     /// Bytes of scratch memory that `enqueue` needs.
@@ -121,16 +134,18 @@ impl Multiplication {
     /// Packs a row-major weight.
     pub(crate) fn pack(&self, py: Python<'_>, w: usize, w_scales: usize) -> PyResult<Packed> {
         let (shape, block) = (self.op.shape(), self.op.block());
-        let (codes, scales) = self.weight_at(w, w_scales)?;
+        let WeightRef::Rows { codes, scales } = self.weight_at(w, w_scales)? else { unreachable!("rows") };
         py.detach(|| Packed::new(codes, scales, shape, block)).map_err(error::from_library)
     }
 
-    fn weight_at(&self, w: usize, w_scales: usize) -> PyResult<(&[u8], &[f32])> {
+    /// A row-major weight.
+    pub(crate) fn weight_at(&self, w: usize, w_scales: usize) -> PyResult<WeightRef<'_>> {
         let ([n, k], block) = (self.op.shape(), self.op.block());
         // SAFETY: the caller's promise, see `Multiplication`.
         #[allow(unsafe_code, reason = "another library hands out addresses")]
         unsafe {
-            Ok((at(w, n * k)?, at(w_scales, block.count(n) * block.count(k))?))
+            let (codes, scales) = (at(w, n * k)?, at(w_scales, block.count(n) * block.count(k))?);
+            Ok(WeightRef::Rows { codes, scales })
         }
     }
 
@@ -139,8 +154,7 @@ impl Multiplication {
         &self,
         py: Python<'_>,
         weight: WeightRef<'_>,
-        x: usize,
-        x_scales: usize,
+        ActivationAddresses { x, x_scales, layout }: ActivationAddresses,
         out: usize,
         m: usize,
     ) -> PyResult<()> {
@@ -149,18 +163,22 @@ impl Multiplication {
             return Ok(());
         }
         let [n, k] = self.op.shape();
-        let groups = if self.x == DType::F8E4M3 { m * self.op.block().count(k) } else { 0 };
+        let groups = (m, self.k_blocks());
+        let scales = match self.x {
+            DType::F8E4M3 => layout.unwrap_or(ScaleLayout::k_major(groups)).span(groups),
+            DType::F32 | DType::BF16 | DType::F16 => 0,
+        };
         // SAFETY: the caller's promise, see `Multiplication`.
         #[allow(unsafe_code, reason = "another library hands out addresses")]
         let (x, x_scales, out) = unsafe {
             (
                 at(x, m * k * dtype::size(self.x))?,
-                at(x_scales, groups)?,
+                at(x_scales, scales)?,
                 at_mut(out, m * n * dtype::size(self.out))?,
             )
         };
         let types = [self.x, self.out];
-        py.detach(|| finite::run_bytes(&self.op, types, weight, x, x_scales, out))
+        py.detach(|| finite::run_bytes(&self.op, types, weight, (x, x_scales, layout), out))
             .map_err(error::from_library)
     }
 }
@@ -216,11 +234,17 @@ unsafe fn at_mut<'a, T>(address: usize, len: usize) -> PyResult<&'a mut [T]> {
     Ok(unsafe { slice::from_raw_parts_mut(address as *mut T, len) })
 }
 
-fn check_address<T>(address: usize) -> PyResult<()> {
+/// Checks the address of elements.
+pub(crate) fn require_memory(address: usize) -> PyResult<()> {
     // Nothing lies in the first page: these are offsets into storage that was freed.
     if address < 4096 {
         return Err(error::value("a tensor has no memory: its storage was freed"));
     }
+    Ok(())
+}
+
+fn check_address<T>(address: usize) -> PyResult<()> {
+    require_memory(address)?;
     if (address as *const T).is_aligned() {
         return Ok(());
     }

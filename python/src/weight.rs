@@ -238,7 +238,7 @@ pub(crate) fn matmul<'py>(
     let mut scale_parts = x_scales.chunks(scales_of(weight, scaling, rows).max(1));
     for (x, out) in x_parts.zip(out_parts) {
         let x_scales = scale_parts.next().unwrap_or_default();
-        py.detach(|| op.run_bytes(weight.packed()?, x, x_scales, out)).map_err(error::from_library)?;
+        py.detach(|| op.run_bytes(weight.packed()?, x, x_scales, None, out)).map_err(error::from_library)?;
         py.check_signals()?;
     }
     Ok(result.into_any())

@@ -73,7 +73,7 @@ impl CudaWeight {
             let (w_scales, _scales) = scales.as_cuda_slice::<f32>()?.device_ptr(&stream);
             let (out, _out) = out.device_ptr_mut(&stream);
             let (workspace, _workspace) = workspace.device_ptr_mut(&stream);
-            let operands = DeviceOperands { x, x_scales: 0, w, w_scales, out, workspace };
+            let operands = DeviceOperands { x, w, w_scales, out, workspace, ..DeviceOperands::default() };
             let stream = stream.cu_stream().cast::<c_void>();
             // SAFETY: the stream belongs to the primary context, which cudarc retains; the guards keep the
             // allocations, which have the lengths of the operands, until the work is in the stream, and

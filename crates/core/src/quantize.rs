@@ -71,6 +71,21 @@ pub enum QuantizeError {
         /// Scales given.
         held: usize,
     },
+    /// The scales end before their layout does.
+    #[error(
+        "activation scales with strides of {row} along the rows and {k} along K need {needed} elements, but \
+         {held} were given"
+    )]
+    ScaleStrides {
+        /// From the scale of one row to the next.
+        row: usize,
+        /// From the scale of one k-block to the next.
+        k: usize,
+        /// Elements needed.
+        needed: usize,
+        /// Elements given.
+        held: usize,
+    },
     /// Codes of the wrong length.
     #[error(transparent)]
     Shape(#[from] ShapeError),

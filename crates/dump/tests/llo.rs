@@ -180,6 +180,16 @@ fn delay_slots_are_read_off_the_listing() {
 }
 
 #[test]
+fn a_branch_on_a_spilled_scalar_says_so() {
+    let error = |text: &str| simulate(&Listing::parse(text), &SimOptions::default()).unwrap_err();
+    let text = small_loop(4).replace("sadd.s32 1, %s2_s0", "sld [smem:[%s2_s0]]");
+    assert_eq!(error(&text), SimError::UnknownBranch { bundle: 4 });
+    // DMAs take the address of a slot in HBM.
+    let text = text.replace("%s1_s0 = smov 0 }", "%s1_s0 = smov 0  ;;  %s6_s1 = smov [#allocation5_spill] }");
+    assert_eq!(error(&text), SimError::SpilledBranch { bundle: 4 });
+}
+
+#[test]
 fn no_recorded_listing_has_a_race() {
     let folders =
         ["corpus", "fresh"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder));

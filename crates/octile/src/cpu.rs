@@ -177,9 +177,9 @@ fn activation<'a>(problem: &Problem, x: Input<'a>) -> Result<Activation<'a>, Err
         Input::F32(x) => Floats::F32(Mat::new(x, m, k)?),
         Input::Bf16(x) => Floats::Bf16(Mat::new(x, m, k)?),
         Input::F16(x) => Floats::F16(Mat::new(x, m, k)?),
-        Input::Fp8 { codes, scales } => {
+        Input::Fp8 { codes, scales, layout } => {
             let granularity = problem.x.granularity().ok_or(NOT_CODES)?;
-            let x = ActivationView::new(codes, scales, [m, k], quant_block, granularity)?;
+            let x = ActivationView::new(codes, scales, layout, [m, k], quant_block, granularity)?;
             return Ok(Activation::Fp8(x));
         }
     };
@@ -192,9 +192,9 @@ fn activation<'a>(problem: &Problem, x: Input<'a>) -> Result<Activation<'a>, Err
 const NOT_CODES: Error =
     Error::UnsupportedType("the activations are not f8e4m3: call run instead of run_fp8");
 
-/// A checked copy of codes and scales that the caller brings.
+/// A checked copy of codes and K-major scales that the caller brings.
 pub(crate) fn quantized_activation(problem: &Problem, x: Input<'_>) -> Result<QuantizedActivation, Error> {
-    let (Input::Fp8 { codes, scales }, ActivationKind::Fp8(granularity)) = (x, problem.x) else {
+    let (Input::Fp8 { codes, scales, .. }, ActivationKind::Fp8(granularity)) = (x, problem.x) else {
         return Err(NOT_CODES);
     };
     let codes = Mat::new(codes, problem.m, problem.k)?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytemuck::{AnyBitPattern, Pod, PodCastError};
 use half::{bf16, f16};
-use octile_core::{ActivationKind, FloatKind, ScaleGranularity};
+use octile_core::{ActivationKind, FloatKind, ScaleGranularity, ScaleLayout};
 
 use crate::Error;
 
@@ -118,21 +118,26 @@ pub enum Input<'a> {
     F32(&'a [f32]),
     Bf16(&'a [bf16]),
     F16(&'a [f16]),
-    Fp8 { codes: &'a [u8], scales: &'a [f32] },
+    Fp8 { codes: &'a [u8], scales: &'a [f32], layout: Option<ScaleLayout> },
 }
 
 impl<'a> Input<'a> {
     /// Native-endian bytes of a type, with scales if that is f8e4m3.
-    pub(crate) fn from_bytes(dtype: DType, bytes: &'a [u8], scales: &'a [f32]) -> Result<Self, Error> {
+    pub(crate) fn from_bytes(
+        dtype: DType,
+        bytes: &'a [u8],
+        scales: &'a [f32],
+        layout: Option<ScaleLayout>,
+    ) -> Result<Self, Error> {
         let refused = |_| Error::bytes("x", bytes, dtype);
-        if dtype != DType::F8E4M3 && !scales.is_empty() {
+        if dtype != DType::F8E4M3 && !(scales.is_empty() && layout.is_none()) {
             return Err(Error::UnsupportedType("x_scales are for f8e4m3 activations: pass none"));
         }
         Ok(match dtype {
             DType::F32 => Self::F32(elements(bytes).map_err(refused)?),
             DType::BF16 => Self::Bf16(elements(bytes).map_err(refused)?),
             DType::F16 => Self::F16(elements(bytes).map_err(refused)?),
-            DType::F8E4M3 => Self::Fp8 { codes: bytes, scales },
+            DType::F8E4M3 => Self::Fp8 { codes: bytes, scales, layout },
         })
     }
 }

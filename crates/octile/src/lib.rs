@@ -51,7 +51,7 @@ pub use dtype::{DType, Float, Scales};
 pub use error::Error;
 pub use half::{bf16, f16};
 pub use matmul::{Matmul, MatmulBuilder};
-pub use octile_core::{QuantBlock as Block, Strategy};
+pub use octile_core::{QuantBlock as Block, ScaleLayout, Strategy};
 pub use octile_runtime::cpu::Executor;
 pub use op::{DeviceOperands, MatmulOp, MatmulOpBuilder, WeightRef};
 pub use plan::Plan;

@@ -6,7 +6,7 @@ use octile_core::{Problem, Strategy};
 use octile_runtime::cuda::{GpuMatmul, HostActivations, RawActivations};
 
 use crate::{
-    DType, Device, Error, Float, Plan, Scales, Weight,
+    DType, Device, Error, Float, Plan, ScaleLayout, Scales, Weight,
     cpu::{CpuMatmul, quantized_activation},
     device,
     dtype::{Input, Output},
@@ -137,7 +137,7 @@ impl Matmul {
     /// # Ok::<(), octile::Error>(())
     /// ```
     pub fn run_fp8<O: Float>(&self, codes: &[u8], scales: &[f32], out: &mut [O]) -> Result<(), Error> {
-        self.multiply(Input::Fp8 { codes, scales }, O::output(out))
+        self.multiply(Input::Fp8 { codes, scales, layout: None }, O::output(out))
     }
 
     fn multiply(&self, x: Input<'_>, mut out: Output<'_>) -> Result<(), Error> {
@@ -213,7 +213,8 @@ impl Matmul {
         unsafe { self.enqueue_raw(stream, RawActivations::Floats(x), out, m) }
     }
 
-    /// The same for activations that are quantized already: device pointers to codes and to row-major scales.
+    /// The same for activations that are quantized already: device pointers to codes and to scales, which are
+    /// row-major without padding, unless a layout is given; see [`DeviceOperands`](crate::DeviceOperands).
     ///
     /// K must be a multiple of 16. Scales are not checked: one that is infinite or NaN gives NaN.
     ///
@@ -225,11 +226,12 @@ impl Matmul {
         stream: *mut c_void,
         codes: u64,
         scales: u64,
+        layout: Option<ScaleLayout>,
         out: u64,
         m: usize,
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        unsafe { self.enqueue_raw(stream, RawActivations::Fp8 { codes, scales }, out, m) }
+        unsafe { self.enqueue_raw(stream, RawActivations::Fp8 { codes, scales, layout }, out, m) }
     }
 
     /// Compiles for `m` rows and allocates a workspace for a stream, which is kept as long as the `Matmul`.

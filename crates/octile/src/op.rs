@@ -9,7 +9,7 @@ use octile_runtime::{
 };
 
 use crate::{
-    Block, DType, Device, Error, Float, Plan, Scales,
+    Block, DType, Device, Error, Float, Plan, ScaleLayout, Scales,
     cpu::CpuDevice,
     device,
     dtype::{Input, Output},
@@ -73,8 +73,14 @@ impl WeightRef<'_> {
 pub struct DeviceOperands {
     /// `[M, K]` activations.
     pub x: u64,
-    /// Row-major f32 scales of activations in [`DType::F8E4M3`]; otherwise not used.
+    /// f32 scales of activations in [`DType::F8E4M3`]; otherwise not used.
     pub x_scales: u64,
+    /// Their layout; row-major without padding if there is none.
+    ///
+    /// MN-major scales are the fastest, if each block of K is padded to 16 bytes: `ScaleLayout { row: 1, k }`
+    /// where k is a multiple of 4. Then the kernel reads 16 bytes at once, and those of the last scale must
+    /// exist too, with any content.
+    pub x_scale_layout: Option<ScaleLayout>,
     /// `[N, K]` codes of the weight.
     pub w: u64,
     /// Row-major f32 scales of the weight, one per block, aligned to 4 bytes.
@@ -194,20 +200,39 @@ impl MatmulOp {
         self.multiply(weight, X::input(x), O::output(out))
     }
 
-    /// Computes the same for activations that are quantized already: f8e4m3fn codes with row-major scales.
+    /// Computes the same for activations that are quantized already: f8e4m3fn codes with scales, which are
+    /// row-major without padding, unless a layout is given. Results do not depend on the layout.
+    ///
+    /// ```
+    /// use octile::{Block, DType, Device, MatmulOp, ScaleLayout, Scales, WeightRef};
+    ///
+    /// let op = MatmulOp::builder(&Device::cpu()?, [1, 256], Block::B128)
+    ///     .activations(DType::F8E4M3, Scales::PerToken)
+    ///     .output(DType::F32)
+    ///     .build()?;
+    /// let weight = WeightRef::Rows { codes: &[0x38; 256], scales: &[1.0, 2.0] }; // 0x38 is 1.0
+    /// // Three rows: one scale for each in the first block of K, padding, one for each in the second.
+    /// let scales = [1.0, 2.0, 3.0, f32::NAN, 0.5, 0.5, 0.5];
+    /// let layout = ScaleLayout { row: 1, k: 4 };
+    /// let mut out = [0.0f32; 3];
+    /// op.run_fp8(weight, &[0x38; 3 * 256], &scales, Some(layout), &mut out)?;
+    /// assert_eq!(out, [256.0, 384.0, 512.0]);
+    /// # Ok::<(), octile::Error>(())
+    /// ```
     pub fn run_fp8<O: Float>(
         &self,
         weight: WeightRef<'_>,
         codes: &[u8],
         scales: &[f32],
+        layout: Option<ScaleLayout>,
         out: &mut [O],
     ) -> Result<(), Error> {
-        self.multiply(weight, Input::Fp8 { codes, scales }, O::output(out))
+        self.multiply(weight, Input::Fp8 { codes, scales, layout }, O::output(out))
     }
 
     /// Computes the same for bytes of the types that the multiplication was built for, in the byte order of
-    /// the machine and aligned to an element. `x_scales` is empty unless activations are
-    /// [`DType::F8E4M3`].
+    /// the machine and aligned to an element. Unless activations are [`DType::F8E4M3`], `x_scales` is empty
+    /// and has no layout.
     ///
     /// ```
     /// use octile::{Block, Device, MatmulOp, WeightRef, bf16};
@@ -216,7 +241,7 @@ impl MatmulOp {
     /// let weight = WeightRef::Rows { codes: &[0x38; 64 * 128], scales: &[0.5] };
     /// let x: Vec<u8> = [bf16::ONE; 128].iter().flat_map(|value| value.to_ne_bytes()).collect();
     /// let mut out = vec![0; 64 * 2];
-    /// op.run_bytes(weight, &x, &[], &mut out)?;
+    /// op.run_bytes(weight, &x, &[], None, &mut out)?;
     /// assert_eq!(out[..2], bf16::from_f32(64.0).to_ne_bytes());
     /// # Ok::<(), octile::Error>(())
     /// ```
@@ -225,10 +250,12 @@ impl MatmulOp {
         weight: WeightRef<'_>,
         x: &[u8],
         x_scales: &[f32],
+        x_scale_layout: Option<ScaleLayout>,
         out: &mut [u8],
     ) -> Result<(), Error> {
         let (x_type, out_type) = (self.problem.activations(), self.problem.output());
-        self.multiply(weight, Input::from_bytes(x_type, x, x_scales)?, Output::from_bytes(out_type, out)?)
+        let x = Input::from_bytes(x_type, x, x_scales, x_scale_layout)?;
+        self.multiply(weight, x, Output::from_bytes(out_type, out)?)
     }
 
     fn multiply(&self, weight: WeightRef<'_>, x: Input<'_>, out: Output<'_>) -> Result<(), Error> {
@@ -321,9 +348,9 @@ impl MatmulOp {
         if m == 0 {
             return Ok(());
         }
-        let DeviceOperands { x, x_scales, w, w_scales, out, workspace } = *operands;
+        let DeviceOperands { x, x_scales, x_scale_layout: layout, w, w_scales, out, workspace } = *operands;
         let x = match self.problem.activations() {
-            DType::F8E4M3 => RawActivations::Fp8 { codes: x, scales: x_scales },
+            DType::F8E4M3 => RawActivations::Fp8 { codes: x, scales: x_scales, layout },
             DType::F32 | DType::BF16 | DType::F16 => RawActivations::Floats(x),
         };
         let operands = RawOperands { x, w, w_scales, out, workspace };

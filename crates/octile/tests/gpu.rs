@@ -4,7 +4,7 @@ mod common;
 
 use common::{gpu::*, operands, require_same_bits, run, small};
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
-use octile::{DType, Device, Scales, Strategy, bf16};
+use octile::{DType, Device, ScaleLayout, Scales, Strategy, bf16};
 use octile_core::sample::Activations;
 
 #[test]
@@ -87,13 +87,21 @@ fn codes_and_scales_of_another_library_are_multiplied() {
     let ((_x, x), (_scales, scales)) = (other.upload(codes.codes()), other.upload(&scales));
     let (out, out_pointer) = other.upload(&[0xff; 5 * 40 * 2]);
     // SAFETY: memory and stream live until the end of the test.
-    unsafe { matmul.enqueue_fp8(other.raw(), x, scales, out_pointer, 5) }.unwrap();
+    unsafe { matmul.enqueue_fp8(other.raw(), x, scales, None, out_pointer, 5) }.unwrap();
     require_same_bits(&other.read(&out), &expected(Strategy::Strip, &operands), "codes");
+    let layout = ScaleLayout { row: 1, k: 8 };
+    let mn_major =
+        layout.arrange(codes.scales(), 2).iter().flat_map(|scale| scale.to_le_bytes()).collect::<Vec<u8>>();
+    let ((_mn_major, mn_major), (out, other_out)) =
+        (other.upload(&mn_major), other.upload(&[0xff; 5 * 40 * 2]));
+    // SAFETY: as above.
+    unsafe { matmul.enqueue_fp8(other.raw(), x, mn_major, Some(layout), other_out, 5) }.unwrap();
+    require_same_bits(&other.read(&out), &expected(Strategy::Strip, &operands), "MN-major scales");
     // SAFETY: refused.
     let refused = unsafe { matmul.enqueue(other.raw(), x, out_pointer, 5) }.unwrap_err();
     assert!(refused.to_string().contains("but got x in floats"), "{refused}");
     // SAFETY: refused.
-    let refused = unsafe { matmul.enqueue_fp8(other.raw(), out_pointer, scales, out_pointer, 5) };
+    let refused = unsafe { matmul.enqueue_fp8(other.raw(), out_pointer, scales, None, out_pointer, 5) };
     assert!(refused.unwrap_err().to_string().contains("overlaps"));
     require_no_faults(&driver);
 }

@@ -7,7 +7,7 @@ use cudarc::driver::{
     CudaSlice,
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
 };
-use octile::{Block, DType, Device, DeviceOperands, Error, MatmulOp, Scales, Strategy, bf16};
+use octile::{Block, DType, Device, DeviceOperands, Error, MatmulOp, ScaleLayout, Scales, Strategy, bf16};
 use octile_core::{
     Problem,
     sample::{Activations, Operands},
@@ -40,7 +40,7 @@ fn upload(other: &Other, op: &MatmulOp, operands: &Operands) -> Uploaded {
     Uploaded {
         _memory: vec![x_memory, xs_memory, w_memory, space_memory, ws_memory],
         out: out_memory,
-        pointers: DeviceOperands { x, x_scales, w, w_scales, out, workspace },
+        pointers: DeviceOperands { x, x_scales, x_scale_layout: None, w, w_scales, out, workspace },
     }
 }
 
@@ -72,6 +72,45 @@ fn results_have_the_bits_of_the_layer_below() {
             unsafe { op.enqueue(other.raw(), &uploaded.pointers, 5) }.unwrap();
             let expected = expected(Strategy::Strip, &operands);
             require_same_bits(&other.read(&uploaded.out), &expected, &format!("{block:?} {kind:?}"));
+        }
+    }
+    require_no_faults(&driver);
+}
+
+#[test]
+fn scales_are_read_in_any_layout() {
+    let driver = driver();
+    let other = Other::new();
+    for (m, kind, rows) in [(1, KINDS[2], 1), (5, KINDS[2], 5), (150, KINDS[2], 150), (150, KINDS[3], 2)] {
+        let operands = operands_in(Block::B128, [m, 72, 656], kind.0, kind.1, DType::BF16);
+        let Activations::Fp8(x) = &operands.x else { panic!("codes were asked for") };
+        let (op, expected) = (op(&operands, kind), expected(Strategy::Strip, &operands));
+        let k_blocks = x.scales().len() / rows;
+        let padded = rows.next_multiple_of(4);
+        for (row, k) in
+            [(1, rows), (1, padded), (1, padded + 4), (1, rows + 3), (k_blocks + 1, 1), (2, 2 * m)]
+        {
+            let layout = ScaleLayout { row, k };
+            let arranged = layout.arrange(x.scales(), k_blocks);
+            // Four scales are copied at once where they are aligned.
+            assert_eq!(arranged.len(), layout.extent((rows, k_blocks)));
+            let (_scales, x_scales) = other.upload(&bytes(&arranged));
+            let uploaded = upload(&other, &op, &operands);
+            let pointers = DeviceOperands { x_scales, x_scale_layout: Some(layout), ..uploaded.pointers };
+            // SAFETY: memory and stream live until the result has been read.
+            unsafe { op.enqueue(other.raw(), &pointers, m) }.unwrap();
+            require_same_bits(&other.read(&uploaded.out), &expected, &format!("{m} {kind:?} {layout:?}"));
+            let refuse = |pointers: DeviceOperands| {
+                // SAFETY: refused.
+                unsafe { op.enqueue(other.raw(), &pointers, m) }.unwrap_err().to_string()
+            };
+            let shifted = refuse(DeviceOperands { x_scales: x_scales + 4, ..pointers });
+            assert!(shifted.starts_with("the scales of x at") && shifted.contains("16 bytes"), "{shifted}");
+            for stride in [1 << 30, usize::MAX] {
+                let far = Some(ScaleLayout { row: stride, k: stride });
+                let refused = refuse(DeviceOperands { x_scale_layout: far, ..pointers });
+                assert!(refused.starts_with("a dimension or byte stride exceeds"), "{refused}");
+            }
         }
     }
     require_no_faults(&driver);

@@ -4,7 +4,8 @@ mod common;
 
 use common::{Bits, operands_in, require_same_bits, run, weight};
 use octile::{
-    Block, DType, Device, DeviceOperands, Error, Matmul, MatmulOp, Scales, WeightRef, bf16, f16, packed,
+    Block, DType, Device, DeviceOperands, Error, Matmul, MatmulOp, ScaleLayout, Scales, WeightRef, bf16, f16,
+    packed,
 };
 use octile_core::sample::{Activations, Operands};
 
@@ -33,7 +34,7 @@ fn multiply<T: Bits>(op: &MatmulOp, weight: WeightRef<'_>, x: &Activations) -> R
         Activations::F32(x) => op.run(weight, x, &mut out),
         Activations::Bf16(x) => op.run(weight, x, &mut out),
         Activations::F16(x) => op.run(weight, x, &mut out),
-        Activations::Fp8(x) => op.run_fp8(weight, x.codes(), x.scales(), &mut out),
+        Activations::Fp8(x) => op.run_fp8(weight, x.codes(), x.scales(), None, &mut out),
     }
     .map(|()| out)
 }
@@ -88,16 +89,52 @@ fn bytes_of_every_type_are_multiplied() {
             Activations::Fp8(x) => (x.codes(), x.scales()),
         };
         let mut out = [bf16::NAN; 3 * 40];
-        op.run_bytes(rows(&operands), x, scales, bytemuck::cast_slice_mut(&mut out)).unwrap();
+        op.run_bytes(rows(&operands), x, scales, None, bytemuck::cast_slice_mut(&mut out)).unwrap();
         require_same_bits(&out, &expected, &format!("{kind:?}"));
         let mut bytes = vec![0u8; 3 * 40 * 2 + 1];
         let odd = usize::from(bytes.as_ptr().addr().is_multiple_of(2));
-        let refused = op.run_bytes(rows(&operands), x, scales, &mut bytes[odd..][..240]).unwrap_err();
+        let refused = op.run_bytes(rows(&operands), x, scales, None, &mut bytes[odd..][..240]).unwrap_err();
         assert!(refused.to_string().contains("not whole, aligned elements of bf16"), "{refused}");
-        assert!(op.run_bytes(rows(&operands), &x[1..], scales, bytemuck::cast_slice_mut(&mut out)).is_err());
+        let out = bytemuck::cast_slice_mut(&mut out);
+        assert!(op.run_bytes(rows(&operands), &x[1..], scales, None, out).is_err());
         // No rows: a slice of bytes has no alignment then.
-        op.run_bytes(rows(&operands), &[], &[], &mut []).unwrap();
+        op.run_bytes(rows(&operands), &[], &[], None, &mut []).unwrap();
     }
+}
+
+#[test]
+fn scales_are_read_in_any_layout() {
+    let device = Device::cpu_with_threads(2).unwrap();
+    for (kind, rows_of_scales) in [(KINDS[4], 130), (KINDS[5], 2)] {
+        let operands = operands_in(Block::B128, [130, 40, 300], kind.0, kind.1, DType::F32);
+        let Activations::Fp8(x) = &operands.x else { panic!("codes were asked for") };
+        let op = op(&device, [40, 300], Block::B128, kind, DType::F32);
+        let expected: Vec<f32> = multiply(&op, rows(&operands), &operands.x).unwrap();
+        for layout in [(1, rows_of_scales), (1, 132), (5, 1)].map(|(row, k)| ScaleLayout { row, k }) {
+            let mut scales = vec![f32::NAN; layout.span((rows_of_scales, 3))];
+            for (at, scale) in x.scales().iter().enumerate() {
+                scales[at / 3 * layout.row + at % 3 * layout.k] = *scale;
+            }
+            let mut out = vec![f32::NAN; 130 * 40];
+            op.run_fp8(rows(&operands), x.codes(), &scales, Some(layout), &mut out).unwrap();
+            require_same_bits(&out, &expected, &format!("{kind:?} {layout:?}"));
+            let refused = op.run_fp8(rows(&operands), x.codes(), &scales[1..], Some(layout), &mut out);
+            let expected = format!(
+                "activation scales with strides of {} along the rows and {} along K need {} elements, but {} \
+                 were given",
+                layout.row,
+                layout.k,
+                scales.len(),
+                scales.len() - 1
+            );
+            assert_eq!(refused.unwrap_err().to_string(), expected);
+        }
+    }
+    let floats = op(&device, [40, 128], Block::B128, KINDS[0], DType::F32);
+    let weight = WeightRef::Rows { codes: &[0; 40 * 128], scales: &[1.0] };
+    let layout = Some(ScaleLayout { row: 1, k: 1 });
+    let refused = floats.run_bytes(weight, &[0; 512], &[], layout, &mut [0; 160]).unwrap_err();
+    assert_eq!(refused.to_string(), "x_scales are for f8e4m3 activations: pass none");
 }
 
 #[test]

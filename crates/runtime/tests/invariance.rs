@@ -3,8 +3,10 @@
 mod common;
 
 use common::{Case, Element, X_KINDS, cpu, isas};
+use octile_core::sample::Activations;
 use octile_runtime::cpu::{
-    ActivationKind, Cpu, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy, Workspace, available,
+    Activation, ActivationKind, ActivationView, Cpu, FloatKind, MatMut, Problem, QuantBlock,
+    ScaleGranularity, ScaleLayout, Strategy, Workspace, available,
 };
 
 fn bits(values: Vec<f32>) -> Vec<u32> {
@@ -31,6 +33,41 @@ fn results_do_not_depend_on_repeats_threads_or_strategy() {
                         // The workspace is dirty from the previous call.
                         let result = bits(case.multiply(&cpu, strategy, &mut workspace));
                         assert!(result == expected, "{} {isa} {strategy} {threads} threads", case.problem());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_layout_of_the_scales() {
+    let shapes = [((1, 70, 700), QuantBlock::B128), ((37, 130, 1100), QuantBlock::B256)];
+    for ((m, n, k), quant_block) in shapes {
+        for granularity in [ScaleGranularity::Token, ScaleGranularity::Block] {
+            let problem =
+                Problem::new(m, n, k, quant_block).unwrap().with_x(ActivationKind::Fp8(granularity));
+            let case = Case::new(problem, 7);
+            let Activations::Fp8(x) = &case.operands.x else { panic!("codes were asked for") };
+            let (rows, k_blocks) = problem.x_scale_shape().unwrap();
+            for isa in isas() {
+                let cpu = cpu(isa, 2);
+                let expected = bits(case.multiply(&cpu, Strategy::Strip, &mut Workspace::new()));
+                for (row, k_stride) in [(1, rows), (1, rows + 3), (k_blocks + 2, 1), (2, 2 * rows)] {
+                    let layout = ScaleLayout { row, k: k_stride };
+                    let mut scales = vec![f32::NAN; layout.span((rows, k_blocks))];
+                    for (at, scale) in x.scales().iter().enumerate() {
+                        scales[at / k_blocks * row + at % k_blocks * k_stride] = *scale;
+                    }
+                    let (layout, shape) = (Some(layout), [m, k]);
+                    let x = ActivationView::new(x.codes(), &scales, layout, shape, quant_block, granularity)
+                        .unwrap();
+                    for strategy in Strategy::ALL {
+                        let (mut out, weight) = (vec![f32::NAN; m * n], case.weight(strategy));
+                        let result = MatMut::new(&mut out, m, n).unwrap();
+                        let mut workspace = Workspace::new();
+                        cpu.multiply(strategy, Activation::Fp8(x), weight, result, &mut workspace).unwrap();
+                        assert!(bits(out) == expected, "{problem} {isa} {strategy} {layout:?}");
                     }
                 }
             }

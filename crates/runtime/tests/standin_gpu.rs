@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use octile_core::{
-    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
+    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, ScaleLayout, Strategy,
     bound::Accumulator,
     oracle,
-    plan::hopper::{Arguments, HopperPlan, ScaleLayout},
+    plan::hopper::{Arguments, HopperPlan},
     sample::{Operands, Rng},
 };
 use octile_runtime::cuda::{

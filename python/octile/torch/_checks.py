@@ -56,8 +56,6 @@ def check_in_memory(
     block, out_dtype = check(x, weight, scales, x_scales, out_dtype)
     if not (weight.is_contiguous() and scales.is_contiguous()):
         raise ValueError("weight and weight_scale_inv must be contiguous: call .contiguous() once, ahead")
-    if x_scales is not None and not (x_scales.is_contiguous() and x.is_contiguous()):
-        raise ValueError("x and x_scales must be contiguous")
     return block, _NAMES[x.dtype], _NAMES[out_dtype], None if out_dtype is x.dtype else out_dtype
 
 

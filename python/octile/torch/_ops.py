@@ -36,8 +36,9 @@ def linear(
     ``weight`` is float8_e4m3fn and contiguous, ``weight_scale_inv`` float32 with one multiplier per block of
     128, 256 or 512: checkpoints hold both so. ``x`` is float32, bfloat16 or float16 and is quantized to fp8
     in the call, with one scale per row and block of K; or it is float8_e4m3fn with its ``x_scales``
-    [..., ceil(K/block)]. The result has the dtype of ``x`` (float32 for fp8), unless ``out_dtype`` is given;
-    ``bias`` has the dtype of the result.
+    [..., ceil(K/block)], row-major or column-major, with any padding. On GPUs column-major ones are the
+    fastest, if each column begins at a multiple of 16 bytes. The result has the dtype of ``x`` (float32 for
+    fp8), unless ``out_dtype`` is given; ``bias`` has the dtype of the result.
 
     All tensors are on one device: the CPU, or a Hopper GPU, where the product is queued on the current
     stream. The derivatives for ``x`` are those of the product without quantization; the weight gets none.

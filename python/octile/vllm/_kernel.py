@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from vllm.model_executor.kernels.linear import Fp8BlockScaledMMLinearKernel, FP8ScaledMMLinearLayerConfig
+from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
 from vllm.model_executor.utils import replace_parameter
 from vllm.platforms import current_platform
 
@@ -16,9 +17,21 @@ _FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 
 class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
-    """fp8 weights with one scale per square block; activations are quantized per token inside the product."""
+    """fp8 weights with one scale per square block; activations are quantized per token inside the product, or
+    by vLLM where ``apply_input_quant`` is set."""
 
     apply_input_quant = False
+
+    def __init__(self, config: FP8ScaledMMLinearLayerConfig) -> None:
+        super().__init__(config)
+        # The scale layout that the kernels for GPUs read fastest.
+        self.quant_fp8 = QuantFP8(
+            static=False,
+            group_shape=config.activation_quant_key.scale.group_shape,
+            column_major_scales=True,
+            tma_aligned_scales=True,
+            use_ue8m0=False,
+        )
 
     @classmethod
     def is_supported(cls, compute_capability: int | None = None) -> tuple[bool, str | None]:
@@ -69,5 +82,7 @@ class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
     def apply_block_scaled_mm(
         self, A: torch.Tensor, B: torch.Tensor, As: torch.Tensor, Bs: torch.Tensor
     ) -> torch.Tensor:
-        """Multiplies activations that are not quantized; `As` is a placeholder."""
-        return multiply(A, B, Bs, True, None, self.config.out_dtype)
+        """Multiplies activations. `As` has their scales, in any layout; it is a placeholder where they are
+        not quantized."""
+        x_scales = As if A.dtype is torch.float8_e4m3fn else None
+        return multiply(A, B, Bs, True, x_scales, self.config.out_dtype)

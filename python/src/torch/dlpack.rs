@@ -77,7 +77,8 @@ impl Exchange {
             shape: Shape::new(shape)?,
             is_contiguous: is_contiguous(shape, strides),
         };
-        Ok(Operand { address: found.data + found.byte_offset, properties })
+        let strides = Shape::new(strides)?;
+        Ok(Operand { address: found.data + found.byte_offset, properties, strides })
     }
 }
 

@@ -8,7 +8,7 @@ mod tensor;
 
 use std::sync::Arc;
 
-use octile::{DeviceOperands, WeightRef};
+use octile::{DeviceOperands, ScaleLayout, WeightRef};
 use pyo3::{intern, prelude::*, sync::PyOnceLock};
 
 use self::{
@@ -19,6 +19,7 @@ use self::{
 };
 
 pub(crate) use self::layer::{torch_forget, torch_layer, torch_remembered};
+use crate::multiplication::{ActivationAddresses, require_memory};
 
 /// Multiplies as `torch_linear_kernel` does, or returns None where PyTorch must see the operator: for a
 /// gradient, for modes, transformations, tracers and profilers, and for tensors that are not plain ones on a
@@ -50,6 +51,7 @@ fn multiply_directly<'py>(
         || pytorch.needs_gradient(x)?
         || pytorch.is_watched(x.py())?
         || PyTorch::is_any_negated([x])?
+        || x_scales.map_or(Ok(false), |scales| PyTorch::is_any_negated([scales]))?
     {
         return Ok(None);
     }
@@ -85,7 +87,7 @@ struct Call<'a, 'py> {
     weight: Arc<LayerWeight>,
     /// Whether the weight is as the last call of the layer found it.
     is_unchanged: bool,
-    x_scales: Option<&'a Bound<'py, PyAny>>,
+    x_scales: Option<(&'a Bound<'py, PyAny>, Operand)>,
     out_dtype: Option<&'a Bound<'py, PyAny>>,
 }
 
@@ -100,6 +102,10 @@ impl<'a, 'py> Call<'a, 'py> {
         let [x, codes, scales] = tensors;
         let x = pytorch.read(x)?;
         let operands = [pytorch.read(codes)?, pytorch.read(scales)?];
+        let x_scales = match x_scales {
+            Some(x_scales) => Some((x_scales, pytorch.read(x_scales)?)),
+            None => None,
+        };
         let (weight, is_unchanged) = if remember {
             layer::remembered([codes, scales], operands)?
         } else {
@@ -115,7 +121,8 @@ impl<'a, 'py> Call<'a, 'py> {
 
     fn is_elsewhere(&self) -> bool {
         let operands = [&self.x, &self.weight.codes, &self.weight.scales];
-        operands.into_iter().any(|operand| operand.properties.place == Place::Elsewhere)
+        let x_scales = self.x_scales.iter().map(|(_, operand)| operand);
+        operands.into_iter().chain(x_scales).any(|operand| operand.properties.place == Place::Elsewhere)
     }
 
     /// Checks the operands; the exception says what is wrong with them.
@@ -123,7 +130,8 @@ impl<'a, 'py> Call<'a, 'py> {
         static CHECK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let [x, codes, scales] = self.tensors;
         let check = CHECK.import(x.py(), "octile.torch._checks", "check_in_memory")?;
-        check.call1((x, codes, scales, self.x_scales, self.out_dtype))?.extract()
+        let x_scales = self.x_scales.as_ref().map(|(tensor, _)| *tensor);
+        check.call1((x, codes, scales, x_scales, self.out_dtype))?.extract()
     }
 
     fn product(&self, is_constant: bool) -> PyResult<Arc<Product>> {
@@ -132,7 +140,10 @@ impl<'a, 'py> Call<'a, 'py> {
             x_place: x.place,
             x_dtype: x.dtype,
             x_columns: x.shape.sides().last().copied(),
-            has_x_scales: self.x_scales.is_some(),
+            x_scales: self
+                .x_scales
+                .as_ref()
+                .map(|(_, Operand { properties, .. })| (properties.place, properties.dtype)),
             out_dtype: self.out_dtype.map_or(0, |dtype| dtype.as_ptr() as usize),
             is_constant,
         };
@@ -142,15 +153,11 @@ impl<'a, 'py> Call<'a, 'py> {
     }
 
     fn run(self) -> PyResult<Bound<'py, PyAny>> {
-        if self.x_scales.is_some() {
-            // Their shape follows from the rows of x, which a key does not have.
-            self.check()?;
-        }
         let product = self.product(self.is_constant())?;
         let leading = self.x.properties.shape.sides().split_last().map_or(&[][..], |(_, leading)| leading);
         let rows = leading.iter().product();
-        let (x, x_address) = self.contiguous_x()?;
-        let x_scales = self.x_scales.map_or(Ok(0), tensor::address)?;
+        let (x, x_address) = self.in_place(self.tensors[0], &self.x, self.x.properties.is_contiguous)?;
+        let (_x_scales, x_scales, layout) = self.scales_in_place(&product, leading)?;
         let out = product.allocate(&x, leading)?;
         let out_address = self.pytorch.read(&out)?.address;
 
@@ -165,6 +172,7 @@ impl<'a, 'py> Call<'a, 'py> {
             let operands = DeviceOperands {
                 x: x_address as u64,
                 x_scales: x_scales as u64,
+                x_scale_layout: layout,
                 w: codes as u64,
                 w_scales: scales as u64,
                 out: out_address as u64,
@@ -175,27 +183,58 @@ impl<'a, 'py> Call<'a, 'py> {
                 // The next call may be captured into a graph, and nothing can be compiled then.
                 self.product(true)?.multiplication.prepare(py, rows)?;
             }
-        } else if weight.is_remembered() {
-            let packed = weight.packed(|| multiplication.pack(py, codes, scales))?;
-            let packed = WeightRef::Packed(packed.bytes());
-            multiplication.run_with(py, packed, x_address, x_scales, out_address, rows)?;
         } else {
-            multiplication.run(py, x_address, x_scales, codes, scales, out_address, rows)?;
+            let weight = if weight.is_remembered() {
+                WeightRef::Packed(weight.packed(|| multiplication.pack(py, codes, scales))?.bytes())
+            } else {
+                multiplication.weight_at(codes, scales)?
+            };
+            let activations = ActivationAddresses { x: x_address, x_scales, layout };
+            multiplication.run_with(py, weight, activations, out_address, rows)?;
         }
         Ok(out)
     }
 
-    /// Activations without gaps and their address, which on GPUs is aligned.
-    fn contiguous_x(&self) -> PyResult<(Bound<'py, PyAny>, usize)> {
-        let x = self.tensors[0];
+    /// The scales of x, if there are any, with their address and layout.
+    fn scales_in_place(
+        &self,
+        product: &Product,
+        leading: &[usize],
+    ) -> PyResult<(Option<Bound<'py, PyAny>>, usize, Option<ScaleLayout>)> {
+        let Some((scales, operand)) = &self.x_scales else { return Ok((None, 0, None)) };
+        // A key has neither the rows of x nor those of the scales.
+        let expected = leading.iter().copied().chain([product.multiplication.k_blocks()]);
+        if !operand.properties.shape.sides().iter().copied().eq(expected) {
+            self.check()?;
+        }
+        let layout = operand.scale_layout();
+        let (scales, address) = self.in_place(scales, operand, layout.is_some())?;
+        let is_copy = address != operand.address;
+        Ok((Some(scales), address, layout.filter(|_| !is_copy)))
+    }
+
+    /// A tensor that the kernels can read, and its address: a copy without gaps where its strides or, on
+    /// GPUs, its alignment prevent that.
+    fn in_place(
+        &self,
+        tensor: &Bound<'py, PyAny>,
+        operand: &Operand,
+        has_readable_strides: bool,
+    ) -> PyResult<(Bound<'py, PyAny>, usize)> {
+        let py = tensor.py();
         let is_gpu = matches!(self.x.properties.place, Place::Gpu(_));
-        let copy = if !self.x.properties.is_contiguous {
-            x.call_method0(intern!(x.py(), "contiguous"))?
-        } else if is_gpu && !self.x.address.is_multiple_of(16) {
-            x.call_method0(intern!(x.py(), "clone"))?
+        let copy = if !has_readable_strides {
+            if !operand.properties.shape.sides().contains(&0) {
+                // PyTorch would crash.
+                require_memory(operand.address)?;
+            }
+            intern!(py, "contiguous")
+        } else if is_gpu && !operand.address.is_multiple_of(16) {
+            if operand.properties.is_contiguous { intern!(py, "clone") } else { intern!(py, "contiguous") }
         } else {
-            return Ok((x.clone(), self.x.address));
+            return Ok((tensor.clone(), operand.address));
         };
+        let copy = tensor.call_method0(copy)?;
         let address = tensor::address(&copy)?;
         Ok((copy, address))
     }

@@ -35,7 +35,8 @@ pub(super) struct Request {
     pub x_place: Place,
     pub x_dtype: usize,
     pub x_columns: Option<usize>,
-    pub has_x_scales: bool,
+    /// Place and dtype.
+    pub x_scales: Option<(Place, usize)>,
     pub out_dtype: usize,
     pub is_constant: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
+use octile::ScaleLayout;
 use pyo3::{intern, prelude::*, types::PyTuple};
 
 use crate::error;
@@ -32,21 +33,39 @@ impl Place {
 pub(super) struct Operand {
     pub address: usize,
     pub properties: Properties,
+    /// From one element of a side to the next.
+    pub strides: Shape,
 }
 
 impl Operand {
     /// Reads a tensor attribute by attribute.
     pub(super) fn read(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = tensor.py();
-        let shape = tensor.getattr(intern!(py, "shape"))?;
-        let sides = shape.cast::<PyTuple>()?.iter().map(|side| side.extract::<usize>());
         let properties = Properties {
             place: Place::read(tensor)?,
             dtype: tensor.getattr(intern!(py, "dtype"))?.as_ptr() as usize,
-            shape: Shape::new(&sides.collect::<PyResult<Vec<_>>>()?)?,
+            shape: Shape::read(&tensor.getattr(intern!(py, "shape"))?)?,
             is_contiguous: tensor.call_method0(intern!(py, "is_contiguous"))?.is_truthy()?,
         };
-        Ok(Self { address: address(tensor)?, properties })
+        let strides = Shape::read(&tensor.call_method0(intern!(py, "stride"))?)?;
+        Ok(Self { address: address(tensor)?, properties, strides })
+    }
+
+    /// The layout of scales [..., blocks of K], if their rows are equally far apart.
+    pub(super) fn scale_layout(&self) -> Option<ScaleLayout> {
+        let (&k_blocks, leading) = self.properties.shape.sides().split_last()?;
+        let (&k, strides) = self.strides.sides().split_last()?;
+        let (mut rows, mut row) = (1, 1);
+        // The stride of a side of length 1 does not matter.
+        for (&side, &stride) in leading.iter().zip(strides).rev().filter(|(side, _)| **side != 1) {
+            if rows == 1 {
+                row = stride;
+            } else if stride != rows * row {
+                return None;
+            }
+            rows *= side;
+        }
+        Some(ScaleLayout { row, k: if k_blocks == 1 { 1 } else { k } })
     }
 }
 
@@ -63,7 +82,7 @@ pub(super) struct Properties {
 /// Most dimensions of a tensor.
 const MOST_DIMENSIONS: usize = 8;
 
-/// The sides of a tensor, in place: an allocation costs more than all else about them.
+/// The sides of a tensor, or its strides, in place: an allocation costs more than all else about them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     rank: usize,
@@ -71,6 +90,11 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    fn read(tuple: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let sides = tuple.cast::<PyTuple>()?.iter().map(|side| side.extract::<usize>());
+        Self::new(&sides.collect::<PyResult<Vec<_>>>()?)
+    }
+
     pub(super) fn new<T: Copy + TryInto<usize>>(given: &[T]) -> PyResult<Self> {
         let mut sides = [0; MOST_DIMENSIONS];
         if given.len() > MOST_DIMENSIONS {

@@ -137,7 +137,7 @@ fn run_on_cpu(frame: &Frame<'_>, stage: Stage) -> Result<()> {
         let x = x.slice::<u8>("x", call.x(x)?)?;
         let out = out.slice_mut::<u8>("the result", call.out(out)?)?;
         let types = [call.op.x, call.op.out];
-        finite::run_bytes(&*call.op.get()?, types, weight, x, x_scales, out)
+        finite::run_bytes(&*call.op.get()?, types, weight, (x, x_scales, None), out)
             .map_err(|error| error.to_string())
     }
 }
@@ -190,6 +190,7 @@ fn run_on_cuda(frame: &Frame<'_>, stage: Stage) -> Result<()> {
         w_scales: scales.address() as u64,
         out: out.address() as u64,
         workspace: if needed == 0 { 0 } else { workspace.address() as u64 },
+        ..DeviceOperands::default()
     };
     // SAFETY: XLA's stream belongs to the primary context of the device; it keeps the buffers, which were
     // required to have the right sizes, until the work on the stream is done, and orders other accesses.

@@ -46,6 +46,24 @@ def test_quantized_activations():
     assert close(linear(x_codes, codes, scales, x_scales=x_scales), x, codes, scales)
 
 
+@pytest.mark.parametrize("m", [1, 5, 64])
+def test_scales_of_quantized_activations_in_any_layout(m):
+    x, codes, scales = operands(m, k=5136)
+    x_codes, x_scales = x.to(FP8), torch.rand(m, 41, device="cuda") + 0.1
+    expected = linear(x_codes, codes, scales, x_scales=x_scales)
+    aligned = -(-m // 4) * 4
+    for strides in [(1, m), (1, aligned), (1, aligned + 8), (1, m + 1), (44, 1), (2, 2 * m)]:
+        flat = torch.full((41 * strides[1] + m * strides[0] + 1,), float("nan"), device="cuda")
+        for start in (0, 1):
+            given = flat[start:].as_strided((m, 41), strides).copy_(x_scales)
+            assert torch.equal(linear(x_codes, codes, scales, x_scales=given), expected), (strides, start)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = linear(x_codes, codes, scales, x_scales=given)
+        graph.replay()
+        assert torch.equal(y, expected), strides
+
+
 def test_a_layer_in_a_graph_on_its_own_stream():
     x, codes, scales = operands(4)
     layer = Fp8Linear(512, 384, bias=False, device="cuda")

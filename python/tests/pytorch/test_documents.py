@@ -6,4 +6,4 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: cargo xta
 
 
 def test_python_guide(run_document):
-    assert run_document("docs/python.md", lambda code: "torch" in code) == 2
+    assert run_document("docs/python.md", lambda code: "torch" in code) == 3

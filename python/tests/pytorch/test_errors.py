@@ -112,6 +112,13 @@ def test_tensors_without_memory_are_refused():
     with pytest.raises(ValueError, match="bias has no memory"):
         octile.torch.linear(x, codes, scales, bias)
     x_codes = x.to(torch.float8_e4m3fn)
+    strided = torch.randn(256, 4).t(), torch.ones(2, 2, 2).permute(2, 1, 0)
+    for tensor in strided:
+        tensor.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="no memory"):
+        octile.torch.linear(strided[0], codes, scales)
+    with pytest.raises(ValueError, match="no memory"):
+        octile.torch.linear(x_codes.view(2, 2, 256), codes, scales, x_scales=strided[1])
     with pytest.raises(ValueError, match="one device"):
         octile.torch.linear(x_codes, codes, scales, x_scales=torch.ones(4, 2, device="meta"))
 

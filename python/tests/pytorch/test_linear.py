@@ -65,6 +65,82 @@ def test_quantized_activations():
     assert linear(x_codes, codes, scales, x_scales=x_scales, out_dtype=torch.bfloat16).dtype == torch.bfloat16
 
 
+def padded(tensor, *strides):
+    """The values at other strides, with NaN between them, in as little memory as they need."""
+    span = sum((side - 1) * stride for side, stride in zip(tensor.shape, strides)) + 1
+    made = torch.full((span,), float("nan")).as_strided(tensor.shape, strides)
+    return made.copy_(tensor)
+
+
+def test_scales_of_quantized_activations_in_any_layout():
+    x_codes, codes, scales = operands(6)
+    x_codes, x_scales = x_codes.to(FP8), torch.rand(6, 5) + 0.1
+    expected = linear(x_codes, codes, scales, x_scales=x_scales)
+    layer = Fp8Linear.from_linear(torch.nn.Linear(520, 300, bias=False))
+    layer.load_state_dict({"weight": codes, "weight_scale_inv": scales})
+    weight = layer.weight, layer.weight_scale_inv
+    # Column-major without padding, aligned for TMA, with other padding; row-major with padding; neither.
+    for strides in [(1, 6), (1, 8), (1, 13), (5, 1), (9, 1), (2, 20)]:
+        given = padded(x_scales, *strides)
+        assert given.stride() == strides
+        assert torch.equal(bits(linear(x_codes, codes, scales, x_scales=given)), bits(expected)), strides
+        remembered = _native.torch_linear(x_codes, *weight, True, given, torch.float32)
+        assert torch.equal(bits(remembered), bits(expected)), strides
+    # Rows that are not equally far apart are copied, and so are strided codes.
+    for strides in [(3, 1, 8), (100, 1, 4)]:
+        batches = padded(x_scales.view(2, 3, 5), *strides)
+        product = linear(x_codes.view(2, 3, 520), codes, scales, x_scales=batches)
+        assert torch.equal(bits(product.view(6, 300)), bits(expected))
+    strided = x_codes.view(torch.uint8).t().contiguous().t().view(FP8)
+    assert torch.equal(bits(linear(strided, codes, scales, x_scales=x_scales)), bits(expected))
+    one = padded(x_scales[:1], 1, 4)
+    assert torch.equal(bits(linear(x_codes[:1], codes, scales, x_scales=one)), bits(expected[:1]))
+    same = torch.ones(6, 1).expand(6, 5)
+    ones = linear(x_codes, codes, scales, x_scales=torch.ones(6, 5))
+    assert torch.equal(bits(linear(x_codes, codes, scales, x_scales=same)), bits(ones))
+    negated = torch._neg_view(-padded(x_scales, 1, 8))
+    assert torch.equal(bits(linear(x_codes, codes, scales, x_scales=negated)), bits(expected))
+    nothing = x_scales[:0].t().contiguous().t()
+    assert linear(x_codes[:0], codes, scales, x_scales=nothing).shape == (0, 300)
+
+
+def test_column_major_scales_through_the_dispatcher():
+    """Compiled and exported programs, transformations, and tensors without values."""
+    x, codes, scales = operands(6)
+    x_codes, x_scales = x.to(FP8), torch.rand(6, 5) + 0.1
+    column_major = padded(x_scales, 1, 8)
+    expected = linear(x_codes, codes, scales, x_scales=x_scales)
+
+    def multiply(x_codes, x_scales):
+        return linear(x_codes, codes, scales, x_scales=x_scales)
+
+    for given in (x_scales, column_major):
+        compiled = torch.compile(multiply, fullgraph=True)
+        assert torch.equal(bits(compiled(x_codes, given)), bits(expected))
+    made_inside = torch.compile(lambda x, s: multiply(x, s.t().contiguous().t()), fullgraph=True)
+    assert torch.equal(bits(made_inside(x_codes, x_scales)), bits(expected))
+    exported = torch.export.export(Product(codes, scales), (x_codes, column_major)).module()
+    assert torch.equal(bits(exported(x_codes, column_major)), bits(expected))
+    assert torch.equal(bits(torch.vmap(multiply)(x_codes, column_major)), bits(expected))
+    one = torch.vmap(lambda x_scales: multiply(x_codes, x_scales))(column_major[None])
+    assert torch.equal(bits(one[0]), bits(expected))
+    *weight, x_meta, scales_meta = (t.to("meta") for t in (codes, scales, x_codes, column_major))
+    meta = linear(x_meta, *weight, x_scales=scales_meta)
+    assert meta.is_meta and meta.shape == (6, 300) and meta.dtype is torch.float32
+    # Scales may require a gradient, which they do not get.
+    column_major.requires_grad_()
+    assert torch.equal(bits(multiply(x_codes, column_major)), bits(expected))
+
+
+class Product(torch.nn.Module):
+    def __init__(self, codes, scales):
+        super().__init__()
+        self.codes, self.scales = codes, scales
+
+    def forward(self, x_codes, x_scales):
+        return linear(x_codes, self.codes, self.scales, x_scales=x_scales)
+
+
 def test_leading_dimensions_strides_empty_batches_and_bias():
     x, codes, scales = operands(6)
     y = linear(x, codes, scales)

@@ -135,6 +135,30 @@ def test_quantized_activations():
     assert product.dtype is torch.float32 and is_close(product, x, codes, scales)
 
 
+@pytest.mark.parametrize("m", [1, 5, 64])
+def test_scales_of_quantized_activations_in_any_layout(m):
+    x, codes, scales = operands(m, k=1040)
+    x_codes, x_scales = x.to(FP8), torch.rand(m, 9) + 0.1
+    weight = to_gpu(x_codes), to_gpu(codes), to_gpu(scales)
+    expected = to_cpu(linear(*weight, x_scales=to_gpu(x_scales)))
+    aligned = -(-m // 4) * 4
+    # Unpadded, aligned as for TMA, with more padding and with odd padding; row-major with padding; neither.
+    for strides in [(1, m), (1, aligned), (1, aligned + 8), (1, m + 1), (12, 1), (2, 2 * m)]:
+        # Where four scales are copied at once, the last copy has as many, too.
+        flat = torch.full((9 * strides[1] + m * strides[0] + 4,), float("nan"))
+        flat[1:].as_strided((m, 9), strides).copy_(x_scales)
+        # The driver checks that what is misaligned is not read as if it were aligned.
+        for offset in (0, 4):
+            memory = to_gpu(flat[1:], offset=offset)
+            given = DeviceTensor(GPUS[0], (m, 9), torch.float32, strides=strides, view=memory, offset=offset)
+            assert torch.equal(to_cpu(linear(*weight, x_scales=given)), expected), (strides, offset)
+            if offset == 0:
+                with GPUS[0].captured() as replay:
+                    product = linear(*weight, x_scales=given)
+                replay()
+                assert torch.equal(to_cpu(product), expected), strides
+
+
 def test_a_layer_reads_its_weight_ahead_once_it_is_known():
     """The kernel of later calls reads the weight while the preceding kernel runs, which the driver checks."""
     x, codes, scales = operands()

@@ -147,6 +147,24 @@ def test_the_product_is_that_of_octile(scale_name, scale_type):
         assert product.shape == (*shape[:-1], 384) and product.dtype is torch.bfloat16
 
 
+def test_activations_may_be_quantized_by_vllm(monkeypatch):
+    monkeypatch.setattr(type(chosen()), "apply_input_quant", True)
+    layer, codes, scales = fp8_layer()
+    kernel = chosen()
+    kernel.process_weights_after_loading(layer)
+    quantizes = kernel.quant_fp8
+    assert quantizes.column_major_scales and quantizes.tma_aligned_scales and not quantizes.use_ue8m0
+    for shape in [(1, 256), (2, 5, 256)]:
+        x = torch.randn(shape, dtype=torch.bfloat16)
+        product = kernel.apply_weights(layer, x)
+        x_codes, x_scales = quantizes(x.view(-1, 256))
+        assert x_codes.dtype is torch.float8_e4m3fn and x_scales.shape == (x_codes.shape[0], 2)
+        options = {"x_scales": x_scales.contiguous(), "out_dtype": torch.bfloat16}
+        assert torch.equal(product.view(-1, 384), octile.torch.linear(x_codes, codes, scales, **options))
+        exact = octile.torch.linear(x, codes, scales).float()
+        assert (product.float() - exact).abs().max() < 0.01 * exact.abs().max()
+
+
 def test_rows_that_are_not_finite_do_not_stop_others():
     """vLLM warms up with memory that nothing was written to, and pads batches with it."""
     layer, codes, scales = fp8_layer()

@@ -17,7 +17,7 @@ mod soundness;
 mod tile_config;
 mod time;
 
-pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
+pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS};
 pub use choose::{candidates, is_candidate};
 pub use launch::LaunchConfig;
 pub use quantization::{

@@ -96,7 +96,12 @@ pub enum PlanError {
     /// The buffers do not fit.
     #[error(
         "strategy {strategy} needs {needed} bytes of {space} on {device}, but {available} are available; \
-         the largest buffer is {largest}"
+         the largest buffer is {largest}{}",
+        if *space == MemorySpace::Smem {
+            ": choose another strategy, a larger quantization block, or a smaller N or K"
+        } else {
+            ""
+        }
     )]
     DoesNotFit {
         /// The strategy.

@@ -141,7 +141,8 @@ fn assumed_profile(listing: &Listing<'_>, options: &SimOptions, error: &SimError
         max_cycles: options.max_cycles.min(MAX_ASSUMED_CYCLES),
         ..*options
     };
-    let assumed = matches!(error, SimError::UnknownBranch { .. }).then(|| simulate(listing, &options));
+    let depends_on_data = matches!(error, SimError::UnknownBranch { .. } | SimError::SpilledBranch { .. });
+    let assumed = depends_on_data.then(|| simulate(listing, &options));
     match assumed {
         Some(Ok(cycles)) => SourceProfile::new(listing, &cycles),
         _ => SourceProfile::of_code(listing),

@@ -11,7 +11,7 @@ use super::{
     instruction::{Action, Instruction},
     machine::LloMachine,
     program::{Program, dma_spaces},
-    units::UnitUse,
+    units::{UnitUse, touches_spill},
 };
 use crate::{flight::RaceKind, limits::MAX_LLO_CYCLES};
 
@@ -101,6 +101,15 @@ pub enum SimError {
     /// Control flow depends on data.
     #[error("the branch in bundle {bundle:#x} depends on a value that is not in the listing")]
     UnknownBranch {
+        /// The bundle.
+        bundle: usize,
+    },
+    /// Control flow depends on what was spilled.
+    #[error(
+        "the compiler spills scalars to HBM, and the branch in bundle {bundle:#x} depends on one: choose \
+         another strategy, a larger quantization block, or a smaller N or K"
+    )]
+    SpilledBranch {
         /// The bundle.
         bundle: usize,
     },
@@ -291,6 +300,13 @@ impl Cycles {
     }
 }
 
+/// Whether scalars are spilled to HBM, to slots whose addresses DMAs take.
+fn spills_to_hbm(listing: &Listing<'_>) -> bool {
+    let takes_address =
+        |slot: &Slot| listing.op(slot) == "smov" && touches_spill(slot.args.of(listing.text()));
+    listing.all_slots().any(|(_, slot)| takes_address(slot))
+}
+
 /// Executes the control flow of a listing.
 pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, SimError> {
     if listing.bundles().is_empty() {
@@ -308,7 +324,10 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
     }
     let branch_delay = options.branch_delay.unwrap_or_else(|| branch_delay(listing, &program)).max(1);
     let mut machine = LloMachine::new(&program, options);
-    machine.run(branch_delay, options.max_cycles)?;
+    machine.run(branch_delay, options.max_cycles).map_err(|error| match error {
+        SimError::UnknownBranch { bundle } if spills_to_hbm(listing) => SimError::SpilledBranch { bundle },
+        error => error,
+    })?;
 
     let mut units = UnitUse::default();
     for (bundle, &executions) in listing.bundles().iter().zip(&machine.executions) {

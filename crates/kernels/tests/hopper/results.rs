@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 
 use octile_core::{
-    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
+    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, ScaleLayout, Strategy,
     exact::ExactOperands,
     plan::hopper::{
-        Arguments, ClusterMode, GpuTile, HopperPlan, PROMOTIONS, ResultPath, ScaleLayout, TileConfig,
-        candidates,
+        Arguments, ClusterMode, GpuTile, HopperPlan, PROMOTIONS, ResultPath, TileConfig, candidates,
     },
     sample::Operands,
 };

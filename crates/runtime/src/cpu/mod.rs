@@ -55,7 +55,7 @@ pub use machine::{Cpu, CpuBuilder, CpuError, available, variable_in_force};
 pub use multiply::MultiplyError;
 pub use octile_core::{
     ActivationKind, ActivationView, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError,
-    QuantizedActivation, QuantizedWeight, ScaleGranularity, Strategy, WeightView,
+    QuantizedActivation, QuantizedWeight, ScaleGranularity, ScaleLayout, Strategy, WeightView,
     device::cpu::{Isa, IsaDispatch},
     plan::cpu::{Blocking, CpuChoice, CpuPlan},
 };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use octile_core::{
-    MatMut, Problem, QuantizeError, Strategy,
+    MatMut, Problem, QuantizeError, ScaleLayout, Strategy,
     plan::{
         BufferId,
         cpu::{CpuChoice, CpuPlan},
@@ -168,24 +168,29 @@ fn multiply_strips<T: Output>(
     let problem = &plan.problem;
     let largest_scale = weight.largest_scale()?;
     let are_small = |x_scales: &[f32]| (largest_magnitude(x_scales) * largest_scale).is_finite();
-    let floats_of =
-        |floats| X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
+    let k_major = ScaleLayout::k_major((problem.m, problem.quant_block.count(problem.k)));
+    let plain = |floats| {
+        let values = Values::Plain(floats);
+        X { first_row: 0, values, scales: &[], scale_layout: k_major, rows_per_scale: 1 }
+    };
     let mut workers = Workers { call, team, memory, claims, out };
     match x {
         Activation::Fp8(x) => {
-            if !are_small(x.scales()) {
+            if !(x.largest_scale() * largest_scale).is_finite() {
                 // The two largest may belong to different k-blocks.
-                weight.check_products(x.scales())?;
+                weight.check_products(&x.k_major_scales())?;
             }
+            let (scales, scale_layout) = x.scales();
             let x = X {
                 first_row: 0,
                 values: Values::Codes(x.codes()),
-                scales: x.scales(),
+                scales,
+                scale_layout,
                 rows_per_scale: x.granularity().rows(problem.quant_block),
             };
             workers.run(0..problem.m, || Some(x));
         }
-        Activation::Plain(floats) => workers.run(0..problem.m, || Some(floats_of(floats))),
+        Activation::Plain(floats) => workers.run(0..problem.m, || Some(plain(floats))),
         Activation::Quantize(floats, granularity) => {
             let rows_per_scale = granularity.rows(problem.quant_block);
             let mut carver = Carver::new(&plan.shared, shared);
@@ -201,7 +206,8 @@ fn multiply_strips<T: Output>(
                 let quantization = Quantization::new(strip, codes, scales);
                 let quantized = || {
                     let (codes, scales) = quantization.complete()?;
-                    Some(X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale })
+                    let (first_row, values) = (rows.start, Values::Codes(codes));
+                    Some(X { first_row, values, scales, scale_layout: k_major, rows_per_scale })
                 };
                 workers.run(rows.clone(), || quantized().filter(|x| are_small(x.scales)));
                 let x = quantized().ok_or_else(|| quantization.error())?;

@@ -3,7 +3,7 @@
 use std::{marker::PhantomData, ops::Range, ptr};
 
 use octile_core::{
-    FloatKind, MatMut, QuantBlock,
+    FloatKind, MatMut, QuantBlock, ScaleLayout,
     device::cpu::SLAB,
     plan::cpu::{CpuPlan, PANEL, Step, WeightPath},
     quantize::flush_subnormal,
@@ -106,6 +106,7 @@ pub(super) struct X<'a> {
     pub values: Values<'a>,
     /// One scale per `rows_per_scale` rows and quantization block; none for plain activations.
     pub scales: &'a [f32],
+    pub scale_layout: ScaleLayout,
     pub rows_per_scale: usize,
 }
 
@@ -129,11 +130,11 @@ impl SharedWork<'_> {
         self.call.plan.problem.quant_block.count(self.call.plan.problem.k)
     }
 
-    /// The scales of an activation row, block by block; none if they are all 1.
-    pub(super) fn x_scales(&self, row: usize) -> Option<&[f32]> {
-        let (blocks, scales) = (self.blocks(), self.x.scales);
-        let at = (row - self.x.first_row) / self.x.rows_per_scale * blocks;
-        (!scales.is_empty()).then(|| &scales[at..][..blocks])
+    /// The scales of some blocks of an activation row; none if they are all 1.
+    pub(super) fn x_scales(&self, row: usize, blocks: Range<usize>) -> Option<impl Iterator<Item = f32>> {
+        let X { scales, scale_layout: ScaleLayout { row: row_stride, k }, .. } = self.x;
+        let first = (row - self.x.first_row) / self.x.rows_per_scale * row_stride;
+        (!scales.is_empty()).then(|| blocks.map(move |block| scales[first + block * k]))
     }
 
     /// The quantization blocks of a step.
@@ -154,9 +155,10 @@ impl SharedWork<'_> {
         let mut scales = TileScales::default();
         let blocks = self.blocks_of(step);
         for (at, row) in rows.clone().enumerate() {
-            let row_scales = self.x_scales(row);
-            for (scales, block) in scales.iter_mut().zip(blocks.clone()) {
-                scales[at] = row_scales.map_or(1.0, |row_scales| row_scales[block]);
+            let scales = scales.iter_mut().take(blocks.len()).map(|scales| &mut scales[at]);
+            match self.x_scales(row, blocks.clone()) {
+                Some(row_scales) => scales.zip(row_scales).for_each(|(scale, own)| *scale = own),
+                None => scales.for_each(|scale| *scale = 1.0),
             }
         }
         scales

@@ -51,8 +51,8 @@ impl ScaleTable<'_> {
         let stride = work.call.plan.block_rows;
         for (at, row) in rows.enumerate() {
             let scales = self.scales[at..].iter_mut().step_by(stride).take(work.blocks());
-            match work.x_scales(row) {
-                Some(row_scales) => scales.zip(row_scales).for_each(|(scale, own)| *scale = *own),
+            match work.x_scales(row, 0..work.blocks()) {
+                Some(row_scales) => scales.zip(row_scales).for_each(|(scale, own)| *scale = own),
                 None => scales.for_each(|scale| *scale = 1.0),
             }
         }

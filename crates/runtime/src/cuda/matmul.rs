@@ -11,7 +11,7 @@ use std::{
 
 use cudarc::driver::sys::CUdeviceptr;
 use octile_core::{
-    Problem, QuantizedWeight, Strategy,
+    Problem, QuantizedWeight, ScaleLayout, Strategy,
     plan::hopper::{Arguments, HopperPlan},
 };
 
@@ -70,13 +70,28 @@ struct HostStream {
 pub enum RawActivations {
     /// Floats of the kind that the problem names.
     Floats(CUdeviceptr),
-    /// Codes, with row-major scales: one row per token or block of rows, one column per block of K.
+    /// Codes, with one scale per token or block of rows and block of K.
     Fp8 {
         /// The codes.
         codes: CUdeviceptr,
-        /// Their scales.
+        /// Their scales, valid for [`ScaleLayout::extent`].
         scales: CUdeviceptr,
+        /// Layout of the scales; K-major without padding if there is none.
+        layout: Option<ScaleLayout>,
     },
+}
+
+impl RawActivations {
+    /// The layout of the scales of codes, and their bytes.
+    pub(super) fn scales_of(
+        layout: Option<ScaleLayout>,
+        problem: &Problem,
+    ) -> Result<(ScaleLayout, usize), CudaError> {
+        let shape = problem.x_scale_shape().unwrap_or((1, 1));
+        let layout = layout.unwrap_or(ScaleLayout::k_major(shape));
+        let bytes = layout.extent(shape).checked_mul(size_of::<f32>()).ok_or(CudaError::TooLarge)?;
+        Ok((layout, bytes))
+    }
 }
 
 impl GpuMatmul {
@@ -188,11 +203,14 @@ impl GpuMatmul {
             let [w, w_scales] =
                 [&self.kept.w, &self.kept.w_scales].map(|buffer| raw(buffer.pointer(), buffer.len()));
             let out = raw(out, problem.m * problem.n * problem.out.bytes());
+            let packed = Arguments::packed(problem).with_constant_weight();
+            let mut arguments = Arguments { x_stride: problem.k, ..packed };
             let (pointer, scales) = match x {
                 RawActivations::Floats(values) => (values, None),
-                RawActivations::Fp8 { codes, scales } => {
-                    let (rows, cols) = problem.x_scale_shape().unwrap_or((1, 1));
-                    (codes, Some(raw(scales, rows * cols * size_of::<f32>())))
+                RawActivations::Fp8 { codes, scales, layout } => {
+                    let (layout, bytes) = RawActivations::scales_of(layout, problem)?;
+                    arguments.x_scales = layout;
+                    (codes, Some(raw(scales, bytes)))
                 }
             };
             let values = raw(pointer, problem.m * problem.k * problem.x.bytes());
@@ -200,8 +218,6 @@ impl GpuMatmul {
                 Some(scales) => DeviceActivations::Codes { codes: &values, scales },
                 None => DeviceActivations::Floats { values: &values, stride: problem.k },
             };
-            let packed = Arguments::packed(problem).with_constant_weight();
-            let arguments = Arguments { x_stride: problem.k, ..packed };
             matmul.prepare(MatmulOperands { x, w: &w, w_scales: &w_scales, out: &out, arguments })?.launch()
         };
         // SAFETY: the caller's promise.

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use cudarc::driver::{CudaStream, sys};
 use octile_core::{
-    Problem,
-    plan::hopper::{Arguments, HopperPlan, NUMBERS, ResultPath, ScaleLayout},
+    Problem, ScaleLayout,
+    plan::hopper::{Arguments, HopperPlan, NUMBERS, ResultPath},
 };
 use octile_kernels::hopper;
 

@@ -139,11 +139,13 @@ impl GpuMatmulOp {
             0 => None,
             bytes => Workspace::of(problem, raw("the workspace", workspace, bytes)?),
         };
-        let scale_bytes = |(rows, cols): (usize, usize)| rows * cols * size_of::<f32>();
+        let packed = Arguments::packed(problem);
+        let mut arguments = Arguments { constant_weight: self.has_constant_weight, ..packed };
         let (pointer, x_scales) = match x {
             RawActivations::Floats(values) => (values, None),
-            RawActivations::Fp8 { codes, scales } => {
-                let bytes = scale_bytes(problem.x_scale_shape().unwrap_or((1, 1)));
+            RawActivations::Fp8 { codes, scales, layout } => {
+                let (layout, bytes) = RawActivations::scales_of(layout, problem)?;
+                arguments.x_scales = layout;
                 (codes, Some(raw("the scales of x", scales, bytes)?))
             }
         };
@@ -153,9 +155,9 @@ impl GpuMatmulOp {
             None => DeviceActivations::Floats { values: &values, stride: problem.k },
         };
         let w = raw("the weight", w, problem.n * problem.k)?;
-        let w_scales = raw("the scales of the weight", w_scales, scale_bytes(problem.w_scale_shape()))?;
+        let w_scale_bytes = packed.w_scales.extent(problem.w_scale_shape()) * size_of::<f32>();
+        let w_scales = raw("the scales of the weight", w_scales, w_scale_bytes)?;
         let out = raw("the result", out, problem.m * problem.n * problem.out.bytes())?;
-        let arguments = Arguments { constant_weight: self.has_constant_weight, ..Arguments::packed(problem) };
         let operands = MatmulOperands { x, w: &w, w_scales: &w_scales, out: &out, arguments };
         self.has_loose_work.store(true, Ordering::Release);
         kernels.with_workspace(&gpu, workspace).prepare(operands)?.launch()

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use cudarc::driver::{CudaStream, sys};
 use octile_core::{
-    FloatKind, Problem,
-    plan::hopper::{QUANTIZE_NUMBERS, QuantizePlan, QuantizeTuning, ScaleLayout, quantize_numbers},
+    FloatKind, Problem, ScaleLayout,
+    plan::hopper::{QUANTIZE_NUMBERS, QuantizePlan, QuantizeTuning, quantize_numbers},
 };
 use octile_kernels::hopper;
 

@@ -98,7 +98,7 @@ pub fn run(work: &ForeignWork, place: &OutputFolder) -> Result<ForeignReport> {
     let (compiled, dump) = compiler.compile(&module, dump, DumpFlags::AnnotatedListings)?;
     let mut again = Module::new(&work.module.name, module.stablehlo);
     again.options = again.options.on_devices(devices).with_shardy(shardy);
-    let profile = static_profile(&compiler.compiler, &compiler.target, &again)?;
+    let profile = static_profile(&compiler.compiler, &compiler.target, &again, &compiled)?;
     progress.step();
     let output =
         Output { work, compiler: &compiler, compiled, profile, dump: dump.path(), executable: &executable };

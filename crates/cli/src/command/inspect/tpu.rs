@@ -100,8 +100,8 @@ fn build(plan: &TpuPlan, work: &TpuWork, place: &OutputFolder, compiler: &TpuCom
     if work.keep_dumps {
         collect::copy_all(dump.path(), &folder.join(collect::RAW))?;
     }
-    let profile =
-        static_profile(&compiler.compiler, &compiler.target, &Module::new(&name, module.stablehlo))?;
+    let again = Module::new(&name, module.stablehlo);
+    let profile = static_profile(&compiler.compiler, &compiler.target, &again, &compiled)?;
     let figures = Figures::new(&compiled, profile, libtpu::count(&folder, plan.chip)?);
     let subject = Planned { strategy: plan.strategy, title: plan.strategy.title(), plan };
     let flags = libtpu::flags(DumpFlags::Listings);

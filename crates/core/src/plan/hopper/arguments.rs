@@ -1,49 +1,29 @@
 //! The arguments of a matmul kernel.
 
 use super::HopperPlan;
-use crate::{Problem, ScaleGranularity};
+use crate::{Problem, ScaleGranularity, ScaleLayout};
 
 /// Scales that one `cp.async` copies where they are adjacent: 16 bytes.
 pub const COPIED_AT_ONCE: usize = 4;
 
-/// Strides of a scale matrix, in elements. Kernels take both common layouts: K-major has `k: 1`, MN-major has
-/// `row: 1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScaleLayout {
-    /// From the scale of one row (or block of rows) to the next.
-    pub row: usize,
-    /// From the scale of one k-block to the next.
-    pub k: usize,
-}
-
 impl ScaleLayout {
-    /// K-major: the scales of a row are adjacent.
-    pub fn k_major((_, k_blocks): (usize, usize)) -> Self {
-        Self { row: k_blocks, k: 1 }
-    }
-
-    /// MN-major: the scales of a k-block are adjacent.
-    pub fn mn_major((rows, _): (usize, usize)) -> Self {
-        Self { row: 1, k: rows }
-    }
-
     /// MN-major with every k-block aligned to 16 bytes, so that kernels copy [`COPIED_AT_ONCE`] scales at
     /// once.
     pub fn aligned((rows, _): (usize, usize)) -> Self {
         Self { row: 1, k: rows.next_multiple_of(COPIED_AT_ONCE) }
     }
 
-    /// Elements from the first scale to the end of the last; where several are copied at once, to the end of
-    /// the last copy.
-    ///
-    /// Saturates at `usize::MAX`, so that no buffer is large enough for a layout that cannot be addressed.
+    /// Elements that kernels may read: the [span](ScaleLayout::span); where several are copied at once, to
+    /// the end of the last copy.
     pub fn extent(self, (rows, k_blocks): (usize, usize)) -> usize {
-        let are_aligned = self.row == 1 && self.k.is_multiple_of(COPIED_AT_ONCE);
         let padded = rows.checked_next_multiple_of(COPIED_AT_ONCE).unwrap_or(rows);
-        let rows = if are_aligned { padded } else { rows };
-        let along_rows = rows.saturating_sub(1).saturating_mul(self.row);
-        let along_k = k_blocks.saturating_sub(1).saturating_mul(self.k);
-        along_rows.saturating_add(along_k).saturating_add(1)
+        let rows = if self.is_aligned() { padded } else { rows };
+        self.span((rows, k_blocks))
+    }
+
+    /// Whether kernels copy [`COPIED_AT_ONCE`] scales at once, from a first one that is aligned to 16 bytes.
+    pub fn is_aligned(self) -> bool {
+        self.row == 1 && self.k.is_multiple_of(COPIED_AT_ONCE)
     }
 
     /// The strides as kernel arguments; `None` when one does not fit in 32 bits in bytes, as kernels compute

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{HopperPlan, ScaleLayout, arguments::countable_stride};
-use crate::{ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity};
+use super::{HopperPlan, arguments::countable_stride};
+use crate::{ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, ScaleLayout};
 
 /// Names of the numbers that the quantization kernel takes after pointers to x, its codes and its scales. The
 /// last three are the k-blocks of a row and the constants that divide by that:

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{QuantBlock, device::hopper::HOPPER_GPUS, plan::BufferId};
+use crate::{QuantBlock, ScaleLayout, device::hopper::HOPPER_GPUS, plan::BufferId};
 
 fn problem(m: usize, n: usize, k: usize) -> Problem {
     Problem::new(m, n, k, QuantBlock::B128).unwrap().with_out(FloatKind::Bf16)

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{CompileError, Compiler, DumpFlags, Module, Target};
-use crate::cleanup::Temporary;
+use super::{CompileError, Compiled, Compiler, DumpFlags, Module, Target};
+use crate::{cleanup::Temporary, pjrt::MemoryStats};
 
 /// Suffix of the name of a profiled operation.
 const FILE_SUFFIX: &str = "_static_llo_profile.textproto";
@@ -17,14 +17,18 @@ const FILE_SUFFIX: &str = "_static_llo_profile.textproto";
 pub struct StaticProfile {
     /// Per operation of the module; operations without an estimate are absent.
     pub estimated_cycles: BTreeMap<String, u64>,
-    /// How the profiler died or why it refused the module, if it did.
+    /// How the profiler died, why it refused the module or why it was not run, if that is so.
     pub died_of: Option<String>,
 }
 
 /// Name prefix of temporary folders for compiler dumps; old ones were left behind by a killed process.
 pub const TEMPORARY_PREFIX: &str = "octile-dump-";
 
-/// Compiles a module that was compiled before again, with static profiling.
+/// Most bytes of operands, results and temporaries of a module that is profiled: libtpu's profiler runs it on
+/// the host, and takes twice as much memory.
+const MAX_PROFILED_BYTES: i64 = 1 << 30;
+
+/// Compiles a module that was compiled before again, with static profiling, unless its operands are large.
 ///
 /// In a process of its own, because the profiler aborts on some kernels with explicit DMAs. What it wrote
 /// before is kept.
@@ -32,7 +36,17 @@ pub fn static_profile(
     compiler: &Compiler,
     target: &Target,
     module: &Module,
+    compiled: &Compiled,
 ) -> Result<StaticProfile, CompileError> {
+    let MemoryStats { argument, output, temp, .. } = compiled.memory;
+    let bytes = argument.saturating_add(output).saturating_add(temp);
+    if bytes > MAX_PROFILED_BYTES {
+        let reason = format!(
+            "not run: the profiler would allocate the module's {bytes} bytes of HBM twice, and is run for up \
+             to {MAX_PROFILED_BYTES}"
+        );
+        return Ok(StaticProfile { died_of: Some(reason), ..StaticProfile::default() });
+    }
     let folder = Temporary::new(|| tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir());
     let folder = folder.map_err(|error| compiler.process_error(error))?;
     let dump = DumpFlags::StaticProfile(folder.path().to_owned());
