@@ -3,7 +3,12 @@
 mod support;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use octile_core::{Problem, QuantBlock, Strategy, exact::ExactOperands, plan::tpu::BlockMode};
+use octile_core::{
+    ActivationKind, Problem, QuantBlock, ScaleGranularity, Strategy,
+    device::tpu::TpuChip,
+    exact::ExactOperands,
+    plan::tpu::{BlockMode, Dims, TpuPlan},
+};
 use octile_kernels::tpu::emit;
 use octile_mosaic::interpret::{Options, Trouble, simulate};
 use octile_mosaic::parse;
@@ -27,10 +32,13 @@ impl Original {
     fn new(strategy: Strategy) -> Self {
         // Three k-blocks: with an even number, a wrong slot could be right by chance.
         let problem = Problem::new(256, 256, 384, QuantBlock::B128).expect("the shape is valid");
-        let plan = plan(&problem, strategy, BlockMode::Aligned).expect("the chip takes it");
-        let emitted = emit(&plan);
+        Self::of(&plan(&problem, strategy, BlockMode::Aligned).expect("the chip takes it"))
+    }
+
+    fn of(plan: &TpuPlan) -> Self {
+        let emitted = emit(plan);
         // Exact operands: a result is correct to the bit, or wrong.
-        let exact = ExactOperands::new(problem, 0, 3);
+        let exact = ExactOperands::new(plan.problem, 0, 3);
         let text = emitted.mosaic.to_string();
         Self {
             lines: text.lines().map(str::to_owned).collect(),
@@ -132,6 +140,26 @@ fn a_dropped_wait() {
             );
         }
         original.assert_caught(mutants, 7);
+    }
+}
+
+/// Strips in several steps whose work overlaps: blocks of rows, and blocks of columns.
+#[test]
+fn a_dropped_wait_of_a_strip() {
+    let token = ActivationKind::Fp8(ScaleGranularity::Token);
+    let chip = TpuChip::named("tpu7x").expect("the chip is known");
+    for ((m, n, k), tile) in [
+        ((1034, 140, 128), (256, 256, 128)),
+        ((778, 600, 128), (512, 768, 128)),
+        ((300, 700, 128), (320, 256, 128)),
+    ] {
+        let problem = Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_x(token);
+        let tile = Dims { m: tile.0, n: tile.1, k: tile.2 };
+        let plan = TpuPlan::with_tile(&problem, chip, Strategy::Strip, BlockMode::Auto, tile);
+        let original = Original::of(&plan.expect("the chip takes it"));
+        let waits = original.lines(|line| line.contains("tpu.wait_dma2"));
+        let mutants = waits.map(|(number, _)| original.replaced(number, &[], "no wait"));
+        original.assert_caught(mutants.collect(), 7);
     }
 }
 

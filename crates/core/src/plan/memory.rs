@@ -80,6 +80,8 @@ pub enum BufferId {
     X,
     /// Weight codes.
     WQ,
+    /// The weight codes that whole steps leave over.
+    WShort,
     /// Weight scales.
     WScale,
     /// Activation scales.
@@ -102,6 +104,10 @@ pub enum BufferId {
     OutShort,
     /// Activations dequantized to bf16.
     XBf16,
+    /// The first of the next block's, which are dequantized beside the matmuls of this one.
+    XAhead,
+    /// Last products of a block, which the next one moves to the result.
+    Late,
     /// Weights dequantized to bf16.
     WBf16,
     /// Decoded weights of a CPU panel.
@@ -134,6 +140,7 @@ impl BufferId {
         match self {
             Self::X => "x",
             Self::WQ => "w_q",
+            Self::WShort => "w_short",
             Self::WScale => "w_scale",
             Self::XScale => "x_scale",
             Self::XAbsMax => "x_abs_max",
@@ -145,6 +152,8 @@ impl BufferId {
             Self::XScaleShort => "x_scale_short",
             Self::OutShort => "out_short",
             Self::XBf16 => "x_bf16",
+            Self::XAhead => "x_ahead",
+            Self::Late => "late",
             Self::WBf16 => "w_bf16",
             Self::W => "w",
             Self::Scales => "scales",

@@ -346,8 +346,8 @@ impl TpuPlan {
         if let Some(pipeline) = row_pipeline {
             plan.semaphores = rows::semaphores(&plan, pipeline);
         } else if let Some(pipeline) = plan.weight_pipeline {
-            // One per stage; x, the scales of both operands and the result.
-            plan.semaphores = pipeline.stages + 4;
+            // One per stage; both parts of x, the scales of both operands and the result.
+            plan.semaphores = pipeline.stages + 5 + usize::from(plan.short_columns().is_some());
         }
         plan.memory = memory::map(&plan);
         plan.vmem_limit = memory::vmem_limit(&plan);
@@ -363,7 +363,13 @@ impl TpuPlan {
     /// Rows of x that a kernel with a weight pipeline prepares before it waits for weights; it dequantizes
     /// the others beside its first matmuls.
     pub fn rows_ahead(&self) -> usize {
-        self.weight_blocks().first().map_or(0, |&(_, columns)| weights::rows_ahead(self, columns))
+        self.first_columns().map_or(0, |columns| weights::rows_ahead(self, columns))
+    }
+
+    /// Rows of x that a kernel with a weight pipeline loads first, and begins to prepare while the others
+    /// arrive: all, unless preparing them takes longer.
+    pub fn rows_first(&self) -> usize {
+        self.first_columns().map_or(0, |columns| weights::rows_first(self, columns))
     }
 
     /// Modelled cycles of padding operands to whole tiles before the kernel, and of slicing its result.

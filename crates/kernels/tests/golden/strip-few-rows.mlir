@@ -1,14 +1,14 @@
 // strip large 16x1024x256:128 x=fp8 scales=block out=f32 print=mosaic
 module attributes {stable_mosaic.version = 15 : i64} {
-  func.func @octile_strip_large(%m: i32, %n: i32, %k: i32, %x: memref<16x256xf8E4M3FN, #tpu.memory_space<hbm>>, %w_q: memref<1024x256xf8E4M3FN, #tpu.memory_space<hbm>>, %w_scale: memref<8x2xf32, #tpu.memory_space<hbm>>, %x_scale: memref<1x2xf32, #tpu.memory_space<hbm>>, %out: memref<16x1024xf32, #tpu.memory_space<hbm>>, %x_kept: memref<32x256xf8E4M3FN, #tpu.memory_space<vmem>>, %w_ring: memref<1x1024x256xf8E4M3FN, #tpu.memory_space<vmem>>, %w_scale_kept: memref<8x2xf32, #tpu.memory_space<smem>>, %x_scale_kept: memref<1x2xf32, #tpu.memory_space<smem>>, %out_kept: memref<16x1024xf32, #tpu.memory_space<vmem>>, %semaphores: memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) attributes {dimension_semantics = [#tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>], iteration_bounds = array<i64: 1, 1, 1>, scalar_prefetch = 0 : i64, scratch_operands = 6 : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{}, {}, {}, {}, {}]} {
+  func.func @octile_strip_large(%m: i32, %n: i32, %k: i32, %x: memref<16x256xf8E4M3FN, #tpu.memory_space<hbm>>, %w_q: memref<1024x256xf8E4M3FN, #tpu.memory_space<hbm>>, %w_scale: memref<8x2xf32, #tpu.memory_space<hbm>>, %x_scale: memref<1x2xf32, #tpu.memory_space<hbm>>, %out: memref<16x1024xf32, #tpu.memory_space<hbm>>, %x_kept: memref<32x256xf8E4M3FN, #tpu.memory_space<vmem>>, %w_ring: memref<1x1024x256xf8E4M3FN, #tpu.memory_space<vmem>>, %w_scale_kept: memref<8x2xf32, #tpu.memory_space<smem>>, %x_scale_kept: memref<1x2xf32, #tpu.memory_space<smem>>, %out_kept: memref<16x1024xf32, #tpu.memory_space<vmem>>, %semaphores: memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) attributes {dimension_semantics = [#tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>], iteration_bounds = array<i64: 1, 1, 1>, scalar_prefetch = 0 : i64, scratch_operands = 6 : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{}, {}, {}, {}, {}]} {
     %c0_i32 = arith.constant 0 : i32
-    %c1_i32 = arith.constant 1 : i32
     %c2_i32 = arith.constant 2 : i32
-    %c4_i32 = arith.constant 4 : i32
+    %c3_i32 = arith.constant 3 : i32
+    %c5_i32 = arith.constant 5 : i32
     %c8_i32 = arith.constant 8 : i32
+    %c1_i32 = arith.constant 1 : i32
     %c0 = arith.constant 0 : index
     %cst = arith.constant dense<0.000000e+00> : vector<16x512xf32>
-    %c3_i32 = arith.constant 3 : i32
     %c128 = arith.constant 128 : index
     %c1 = arith.constant 1 : index
     %c1024_i32 = arith.constant 1024 : i32
@@ -16,7 +16,7 @@ module attributes {stable_mosaic.version = 15 : i64} {
     %c256_i32 = arith.constant 256 : i32
     %c384_i32 = arith.constant 384 : i32
     %c512 = arith.constant 512 : index
-    %c5_i32 = arith.constant 5 : i32
+    %c4_i32 = arith.constant 4 : i32
     %c6_i32 = arith.constant 6 : i32
     %c7_i32 = arith.constant 7 : i32
     %c512_i32 = arith.constant 512 : i32
@@ -26,20 +26,20 @@ module attributes {stable_mosaic.version = 15 : i64} {
     %0 = arith.cmpi eq, %n, %c0_i32 : i32
     scf.if %0 {
       %1 = tpu.memref_slice %x_kept[%c0_i32, %c0_i32] : memref<32x256xf8E4M3FN, #tpu.memory_space<vmem>> -> memref<16x256xf8E4M3FN, #tpu.memory_space<vmem>>
-      %2 = tpu.memref_slice %semaphores[%c0_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %2 = tpu.memref_slice %semaphores[%c0_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %3 = tpu.memref_squeeze %2 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
-      %4 = tpu.memref_slice %semaphores[%c1_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %4 = tpu.memref_slice %semaphores[%c2_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %5 = tpu.memref_squeeze %4 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
-      %6 = tpu.memref_slice %semaphores[%c2_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %6 = tpu.memref_slice %semaphores[%c3_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %7 = tpu.memref_squeeze %6 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       tpu.enqueue_dma source(%x : memref<16x256xf8E4M3FN, #tpu.memory_space<hbm>>) target(%1 : memref<16x256xf8E4M3FN, #tpu.memory_space<vmem>>) target_semaphore(%3 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start x")
       tpu.enqueue_dma source(%w_scale : memref<8x2xf32, #tpu.memory_space<hbm>>) target(%w_scale_kept : memref<8x2xf32, #tpu.memory_space<smem>>) target_semaphore(%5 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start w_scale")
       tpu.enqueue_dma source(%x_scale : memref<1x2xf32, #tpu.memory_space<hbm>>) target(%x_scale_kept : memref<1x2xf32, #tpu.memory_space<smem>>) target_semaphore(%7 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start x_scale")
-      %8 = arith.addi %c0_i32, %c4_i32 : i32
+      %8 = arith.addi %c0_i32, %c5_i32 : i32
       %9 = tpu.memref_slice %w_q[%c0_i32, %c0_i32] : memref<1024x256xf8E4M3FN, #tpu.memory_space<hbm>> -> memref<1024x256xf8E4M3FN, #tpu.memory_space<hbm>>
       %10 = tpu.memref_slice %w_ring[%c0_i32, %c0_i32, %c0_i32] : memref<1x1024x256xf8E4M3FN, #tpu.memory_space<vmem>> -> memref<1x1024x256xf8E4M3FN, #tpu.memory_space<vmem>>
       %11 = tpu.memref_squeeze %10 : memref<1x1024x256xf8E4M3FN, #tpu.memory_space<vmem>> -> memref<1024x256xf8E4M3FN, #tpu.memory_space<vmem>>
-      %12 = tpu.memref_slice %semaphores[%8] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %12 = tpu.memref_slice %semaphores[%8] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %13 = tpu.memref_squeeze %12 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       tpu.enqueue_dma source(%9 : memref<1024x256xf8E4M3FN, #tpu.memory_space<hbm>>) target(%11 : memref<1024x256xf8E4M3FN, #tpu.memory_space<vmem>>) target_semaphore(%13 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start w_q")
       tpu.wait_dma2 semaphore(%3 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) src(%x : memref<16x256xf8E4M3FN, #tpu.memory_space<hbm>>) dst(%1 : memref<16x256xf8E4M3FN, #tpu.memory_space<vmem>>) loc("wait x")
@@ -50,11 +50,11 @@ module attributes {stable_mosaic.version = 15 : i64} {
     %15 = arith.muli %n, %c1_i32 : i32
     %16 = arith.addi %15, %c0_i32 : i32
     %17 = arith.remsi %16, %c1_i32 : i32
-    %18 = arith.addi %c0_i32, %c4_i32 : i32
+    %18 = arith.addi %c0_i32, %c5_i32 : i32
     %19 = tpu.memref_slice %w_q[%c0_i32, %c0_i32] : memref<1024x256xf8E4M3FN, #tpu.memory_space<hbm>> -> memref<1024x256xf8E4M3FN, #tpu.memory_space<hbm>>
     %20 = tpu.memref_slice %w_ring[%c0_i32, %c0_i32, %c0_i32] : memref<1x1024x256xf8E4M3FN, #tpu.memory_space<vmem>> -> memref<1x1024x256xf8E4M3FN, #tpu.memory_space<vmem>>
     %21 = tpu.memref_squeeze %20 : memref<1x1024x256xf8E4M3FN, #tpu.memory_space<vmem>> -> memref<1024x256xf8E4M3FN, #tpu.memory_space<vmem>>
-    %22 = tpu.memref_slice %semaphores[%18] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+    %22 = tpu.memref_slice %semaphores[%18] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
     %23 = tpu.memref_squeeze %22 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
     tpu.wait_dma2 semaphore(%23 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) src(%19 : memref<1024x256xf8E4M3FN, #tpu.memory_space<hbm>>) dst(%21 : memref<1024x256xf8E4M3FN, #tpu.memory_space<vmem>>) loc("wait w_q")
     %24 = arith.index_cast %c0_i32 : i32 to index
@@ -272,14 +272,14 @@ module attributes {stable_mosaic.version = 15 : i64} {
     tpu.vector_store %out_kept[%c0, %228], %212 {strides = array<i32>} : memref<16x1024xf32, #tpu.memory_space<vmem>>, vector<16x128xf32>,
     %229 = tpu.memref_slice %out_kept[%c0_i32, %c0_i32] : memref<16x1024xf32, #tpu.memory_space<vmem>> -> memref<16x1024xf32, #tpu.memory_space<vmem>>
     %230 = tpu.memref_slice %out[%c0_i32, %c0_i32] : memref<16x1024xf32, #tpu.memory_space<hbm>> -> memref<16x1024xf32, #tpu.memory_space<hbm>>
-    %231 = tpu.memref_slice %semaphores[%c3_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+    %231 = tpu.memref_slice %semaphores[%c4_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
     %232 = tpu.memref_squeeze %231 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
     tpu.enqueue_dma source(%229 : memref<16x1024xf32, #tpu.memory_space<vmem>>) target(%230 : memref<16x1024xf32, #tpu.memory_space<hbm>>) target_semaphore(%232 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start out")
     %233 = arith.cmpi eq, %n, %c0_i32 : i32
     scf.if %233 {
       %234 = tpu.memref_slice %out_kept[%c0_i32, %c0_i32] : memref<16x1024xf32, #tpu.memory_space<vmem>> -> memref<16x1024xf32, #tpu.memory_space<vmem>>
       %235 = tpu.memref_slice %out[%c0_i32, %c0_i32] : memref<16x1024xf32, #tpu.memory_space<hbm>> -> memref<16x1024xf32, #tpu.memory_space<hbm>>
-      %236 = tpu.memref_slice %semaphores[%c3_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %236 = tpu.memref_slice %semaphores[%c4_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %237 = tpu.memref_squeeze %236 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       tpu.wait_dma2 semaphore(%237 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) src(%234 : memref<16x1024xf32, #tpu.memory_space<vmem>>) dst(%235 : memref<16x1024xf32, #tpu.memory_space<hbm>>) loc("wait out")
     }

@@ -1,10 +1,11 @@
 // strip large 512x512x1024:512 x=fp8 scales=block out=bf16 print=mosaic
 module attributes {stable_mosaic.version = 15 : i64} {
-  func.func @octile_strip_large(%m: i32, %n: i32, %k: i32, %x: memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>, %w_q: memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>, %w_scale: memref<1x2xf32, #tpu.memory_space<hbm>>, %x_scale: memref<1x2xf32, #tpu.memory_space<hbm>>, %out: memref<512x512xbf16, #tpu.memory_space<hbm>>, %x_kept: memref<512x1024xf8E4M3FN, #tpu.memory_space<vmem>>, %w_ring: memref<1x512x1024xf8E4M3FN, #tpu.memory_space<vmem>>, %w_scale_kept: memref<1x2xf32, #tpu.memory_space<smem>>, %x_scale_kept: memref<1x2xf32, #tpu.memory_space<smem>>, %out_kept: memref<512x512xbf16, #tpu.memory_space<vmem>>, %semaphores: memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) attributes {dimension_semantics = [#tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>], iteration_bounds = array<i64: 1, 1, 1>, scalar_prefetch = 0 : i64, scratch_operands = 6 : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{}, {}, {}, {}, {}]} {
+  func.func @octile_strip_large(%m: i32, %n: i32, %k: i32, %x: memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>, %w_q: memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>, %w_scale: memref<1x2xf32, #tpu.memory_space<hbm>>, %x_scale: memref<1x2xf32, #tpu.memory_space<hbm>>, %out: memref<512x512xbf16, #tpu.memory_space<hbm>>, %x_kept: memref<512x1024xf8E4M3FN, #tpu.memory_space<vmem>>, %w_ring: memref<1x512x1024xf8E4M3FN, #tpu.memory_space<vmem>>, %w_scale_kept: memref<1x2xf32, #tpu.memory_space<smem>>, %x_scale_kept: memref<1x2xf32, #tpu.memory_space<smem>>, %out_kept: memref<512x512xbf16, #tpu.memory_space<vmem>>, %semaphores: memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) attributes {dimension_semantics = [#tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>], iteration_bounds = array<i64: 1, 1, 1>, scalar_prefetch = 0 : i64, scratch_operands = 6 : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{}, {}, {}, {}, {}]} {
     %c0_i32 = arith.constant 0 : i32
-    %c1_i32 = arith.constant 1 : i32
     %c2_i32 = arith.constant 2 : i32
-    %c4_i32 = arith.constant 4 : i32
+    %c3_i32 = arith.constant 3 : i32
+    %c5_i32 = arith.constant 5 : i32
+    %c1_i32 = arith.constant 1 : i32
     %c0 = arith.constant 0 : index
     %cst = arith.constant dense<0.000000e+00> : vector<256x256xf32>
     %c512 = arith.constant 512 : index
@@ -12,23 +13,23 @@ module attributes {stable_mosaic.version = 15 : i64} {
     %c512_i32 = arith.constant 512 : i32
     %c256 = arith.constant 256 : index
     %c256_i32 = arith.constant 256 : i32
-    %c3_i32 = arith.constant 3 : i32
+    %c4_i32 = arith.constant 4 : i32
     %0 = arith.cmpi eq, %n, %c0_i32 : i32
     scf.if %0 {
-      %1 = tpu.memref_slice %semaphores[%c0_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %1 = tpu.memref_slice %semaphores[%c0_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %2 = tpu.memref_squeeze %1 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
-      %3 = tpu.memref_slice %semaphores[%c1_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %3 = tpu.memref_slice %semaphores[%c2_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %4 = tpu.memref_squeeze %3 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
-      %5 = tpu.memref_slice %semaphores[%c2_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %5 = tpu.memref_slice %semaphores[%c3_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %6 = tpu.memref_squeeze %5 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       tpu.enqueue_dma source(%x : memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>) target(%x_kept : memref<512x1024xf8E4M3FN, #tpu.memory_space<vmem>>) target_semaphore(%2 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start x")
       tpu.enqueue_dma source(%w_scale : memref<1x2xf32, #tpu.memory_space<hbm>>) target(%w_scale_kept : memref<1x2xf32, #tpu.memory_space<smem>>) target_semaphore(%4 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start w_scale")
       tpu.enqueue_dma source(%x_scale : memref<1x2xf32, #tpu.memory_space<hbm>>) target(%x_scale_kept : memref<1x2xf32, #tpu.memory_space<smem>>) target_semaphore(%6 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start x_scale")
-      %7 = arith.addi %c0_i32, %c4_i32 : i32
+      %7 = arith.addi %c0_i32, %c5_i32 : i32
       %8 = tpu.memref_slice %w_q[%c0_i32, %c0_i32] : memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>> -> memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>
       %9 = tpu.memref_slice %w_ring[%c0_i32, %c0_i32, %c0_i32] : memref<1x512x1024xf8E4M3FN, #tpu.memory_space<vmem>> -> memref<1x512x1024xf8E4M3FN, #tpu.memory_space<vmem>>
       %10 = tpu.memref_squeeze %9 : memref<1x512x1024xf8E4M3FN, #tpu.memory_space<vmem>> -> memref<512x1024xf8E4M3FN, #tpu.memory_space<vmem>>
-      %11 = tpu.memref_slice %semaphores[%7] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %11 = tpu.memref_slice %semaphores[%7] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %12 = tpu.memref_squeeze %11 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       tpu.enqueue_dma source(%8 : memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>) target(%10 : memref<512x1024xf8E4M3FN, #tpu.memory_space<vmem>>) target_semaphore(%12 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start w_q")
       tpu.wait_dma2 semaphore(%2 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) src(%x : memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>) dst(%x_kept : memref<512x1024xf8E4M3FN, #tpu.memory_space<vmem>>) loc("wait x")
@@ -39,11 +40,11 @@ module attributes {stable_mosaic.version = 15 : i64} {
     %14 = arith.muli %n, %c1_i32 : i32
     %15 = arith.addi %14, %c0_i32 : i32
     %16 = arith.remsi %15, %c1_i32 : i32
-    %17 = arith.addi %c0_i32, %c4_i32 : i32
+    %17 = arith.addi %c0_i32, %c5_i32 : i32
     %18 = tpu.memref_slice %w_q[%c0_i32, %c0_i32] : memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>> -> memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>
     %19 = tpu.memref_slice %w_ring[%c0_i32, %c0_i32, %c0_i32] : memref<1x512x1024xf8E4M3FN, #tpu.memory_space<vmem>> -> memref<1x512x1024xf8E4M3FN, #tpu.memory_space<vmem>>
     %20 = tpu.memref_squeeze %19 : memref<1x512x1024xf8E4M3FN, #tpu.memory_space<vmem>> -> memref<512x1024xf8E4M3FN, #tpu.memory_space<vmem>>
-    %21 = tpu.memref_slice %semaphores[%17] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+    %21 = tpu.memref_slice %semaphores[%17] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
     %22 = tpu.memref_squeeze %21 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
     tpu.wait_dma2 semaphore(%22 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) src(%18 : memref<512x1024xf8E4M3FN, #tpu.memory_space<hbm>>) dst(%20 : memref<512x1024xf8E4M3FN, #tpu.memory_space<vmem>>) loc("wait w_q")
     %23 = arith.index_cast %c0_i32 : i32 to index
@@ -181,14 +182,14 @@ module attributes {stable_mosaic.version = 15 : i64} {
     tpu.vector_store %out_kept[%c256, %151], %147 {strides = array<i32>} : memref<512x512xbf16, #tpu.memory_space<vmem>>, vector<256x256xbf16>,
     %152 = tpu.memref_slice %out_kept[%c0_i32, %c0_i32] : memref<512x512xbf16, #tpu.memory_space<vmem>> -> memref<512x512xbf16, #tpu.memory_space<vmem>>
     %153 = tpu.memref_slice %out[%c0_i32, %c0_i32] : memref<512x512xbf16, #tpu.memory_space<hbm>> -> memref<512x512xbf16, #tpu.memory_space<hbm>>
-    %154 = tpu.memref_slice %semaphores[%c3_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+    %154 = tpu.memref_slice %semaphores[%c4_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
     %155 = tpu.memref_squeeze %154 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
     tpu.enqueue_dma source(%152 : memref<512x512xbf16, #tpu.memory_space<vmem>>) target(%153 : memref<512x512xbf16, #tpu.memory_space<hbm>>) target_semaphore(%155 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) loc("start out")
     %156 = arith.cmpi eq, %n, %c0_i32 : i32
     scf.if %156 {
       %157 = tpu.memref_slice %out_kept[%c0_i32, %c0_i32] : memref<512x512xbf16, #tpu.memory_space<vmem>> -> memref<512x512xbf16, #tpu.memory_space<vmem>>
       %158 = tpu.memref_slice %out[%c0_i32, %c0_i32] : memref<512x512xbf16, #tpu.memory_space<hbm>> -> memref<512x512xbf16, #tpu.memory_space<hbm>>
-      %159 = tpu.memref_slice %semaphores[%c3_i32] : memref<5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %159 = tpu.memref_slice %semaphores[%c4_i32] : memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       %160 = tpu.memref_squeeze %159 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
       tpu.wait_dma2 semaphore(%160 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) src(%157 : memref<512x512xbf16, #tpu.memory_space<vmem>>) dst(%158 : memref<512x512xbf16, #tpu.memory_space<hbm>>) loc("wait out")
     }

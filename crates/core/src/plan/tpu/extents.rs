@@ -20,8 +20,8 @@ impl TpuPlan {
         if !repeats_scales || self.keeps_quantized_x {
             return 0;
         }
-        match self.weight_blocks().first() {
-            Some((_, columns)) => columns.div_ceil(self.chunk.1).min(DOUBLE_BUFFERED),
+        match self.first_columns() {
+            Some(columns) => columns.div_ceil(self.chunk.1).min(DOUBLE_BUFFERED),
             None => self.tile.n.div_ceil(self.chunk.1).min(tile::COLUMNS_BY_ROW),
         }
     }
@@ -30,12 +30,13 @@ impl TpuPlan {
     /// has to end outside of them. Where the compiler pipelines tiles, the last ones along M and N may: only
     /// what is inside is moved, and the rest is never read from HBM nor stored. Several tiles along K are
     /// padded, because garbage would be added up; so are weights that the kernel's own DMAs take in equal
-    /// parts.
+    /// parts only.
     pub fn given(&self) -> Dims {
         if self.strategy != Strategy::Strip {
             return self.padded;
         }
-        let equal_columns = self.weight_pipeline.is_some_and(|pipeline| !pipeline.is_resident);
+        let in_parts = self.weight_pipeline.is_some_and(|pipeline| !pipeline.is_resident);
+        let equal_columns = in_parts && self.short_columns().is_none();
         Dims {
             m: self.problem.m,
             n: if equal_columns { self.padded.n } else { self.problem.n },
@@ -93,9 +94,33 @@ impl TpuPlan {
         self.arithmetic == Arithmetic::Dequantized && self.grid.m * self.row_blocks().len() > 1
     }
 
+    /// Whether blocks of dequantized rows leave work to each other across the waits between them. With few
+    /// columns the VPU has no time for it.
+    pub fn overlaps_rows(&self) -> bool {
+        self.keeps_dequantized_w() && self.row_pipeline.is_some() && rows::overlap(self.tile)
+    }
+
+    /// K-blocks of the next block of rows that are dequantized beside the matmuls of this one.
+    pub fn blocks_ahead(&self) -> usize {
+        self.k_blocks().min(rows::AHEAD / self.problem.quant_block.size())
+    }
+
     /// Rows of the first step of a pipeline of rows: the last ones, as many as whole blocks leave over.
     pub fn short_rows(&self) -> usize {
         self.problem.m - (self.grid.m - 1) * self.tile.m
+    }
+
+    /// Columns of the first step of a kernel whose weights stream past dequantized x in several steps: the
+    /// last ones, as many as whole steps leave over.
+    pub fn short_columns(&self) -> Option<usize> {
+        let in_parts = self.weight_pipeline.is_some_and(|pipeline| !pipeline.is_resident);
+        let has = in_parts && self.arithmetic == Arithmetic::Dequantized && self.grid.n > 1;
+        has.then(|| self.problem.n - (self.grid.n - 1) * self.tile.n)
+    }
+
+    /// Columns of the first block of weights that a kernel multiplies x with.
+    pub(super) fn first_columns(&self) -> Option<usize> {
+        self.short_columns().or_else(|| self.weight_blocks().first().map(|block| block.1))
     }
 
     /// Weight blocks of one grid step, or of the first one with a pipeline of rows, each with a DMA of its

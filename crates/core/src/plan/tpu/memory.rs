@@ -88,6 +88,9 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
             false => (pipeline.stages, pipeline.columns),
         };
         push(BufferId::WQ, stages, F8E4M3, columns, tile.k);
+        if let Some(columns) = plan.short_columns() {
+            push(BufferId::WShort, 1, F8E4M3, rows_of_codes(columns), tile.k);
+        }
         push(BufferId::Out, 1, out_type, tile.m, given.n);
     } else if let Some(pipeline) = plan.row_pipeline {
         push(BufferId::X, pipeline.stages, x_type, rows_of_codes(tile.m), tile.k);
@@ -126,6 +129,11 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
             push(BufferId::WBf16, 1, Bf16, plan.tile.n, plan.tile.k);
         } else {
             push(BufferId::WBf16, DOUBLE_BUFFERED, Bf16, plan.chunk.1, plan.tile.k);
+        }
+        if plan.overlaps_rows() {
+            let ahead = plan.blocks_ahead() * plan.problem.quant_block.size();
+            push(BufferId::XAhead, 1, Bf16, ahead, plan.chunk.0);
+            push(BufferId::Late, DOUBLE_BUFFERED, F32, plan.chunk.1, plan.chunk.0);
         }
     } else if plan.arithmetic == Arithmetic::Dequantized {
         if plan.problem.x.granularity().is_some() {

@@ -6,7 +6,7 @@
 //! matmuls of few columns.
 
 use super::{
-    Arithmetic, Dims, RowPipeline, TpuPlan, memory,
+    Arithmetic, DOUBLE_BUFFERED, Dims, RowPipeline, TpuPlan, memory,
     tile::{self, CHUNK, FEW_ROWS, ModelledCycles},
 };
 use crate::{
@@ -32,14 +32,24 @@ const MOST_FIRST: usize = 2 * CHUNK;
 /// Blocks of rows in VMEM: one is multiplied while the others arrive.
 const STAGES: usize = 3;
 
+/// Columns of the next block of rows that are dequantized beside the matmuls of this one: enough for their
+/// matmuls to hide that the others are transposed.
+pub(super) const AHEAD: usize = 256;
+
 /// Cycles without MXU work around the wait for a block.
 const DRAIN: f64 = 320.0;
 
 /// The same where results are transposed after conversion.
 const DRAIN_DEQUANTIZED: f64 = 540.0;
 
-/// What of it the wait for a block of weights does not cost.
-const SAVED_DRAIN: f64 = 110.0;
+/// The same where the next block is dequantized ahead, and last products are transposed during it.
+const DRAIN_OVERLAPPED: f64 = 430.0;
+
+/// Cycles between the weight blocks of a first block, whose last products are transposed after the wait.
+const DRAIN_WEIGHTS: f64 = 290.0;
+
+/// Cycles of transposing the last products, where nothing hides them: after the first block and after all.
+const LAST_PRODUCTS: f64 = 240.0;
 
 /// Cycles until the first values are dequantized.
 const FIRST_DEQUANTIZED: f64 = 200.0;
@@ -72,14 +82,31 @@ pub(super) fn pipeline(
         kept += block(first) + out(first);
     }
     if dequantizes {
-        let chunks = first.div_ceil(CHUNK).max(memory::DOUBLE_BUFFERED);
+        let chunks = first.div_ceil(CHUNK).max(DOUBLE_BUFFERED);
         kept += bytes(&[tile.n, tile.k], 2) + chunks * bytes(&[tile.k, CHUNK], 2);
+        kept += bytes(&[AHEAD, CHUNK], 2) + DOUBLE_BUFFERED * bytes(&[CHUNK, CHUNK], 4);
     }
     let whole = if steps > 1 { steps - 1 } else { 1 };
-    kept += whole.min(memory::DOUBLE_BUFFERED) * out(tile.m);
+    kept += whole.min(DOUBLE_BUFFERED) * out(tile.m);
     let stages = memory::usable_vmem(chip).checked_sub(kept)? / block(tile.m);
     let stages = stages.min(whole).min(STAGES);
-    (stages >= whole.min(memory::DOUBLE_BUFFERED)).then_some(RowPipeline { stages })
+    // Dequantizing ahead needs the next block.
+    let least = if dequantizes && overlap(tile) { STAGES } else { DOUBLE_BUFFERED };
+    (stages >= whole.min(least)).then_some(RowPipeline { stages })
+}
+
+/// Whether blocks of dequantized rows overlap.
+pub(super) fn overlap(tile: Dims) -> bool {
+    tile.n > CHUNK
+}
+
+/// Cycles without MXU work between two blocks of rows.
+fn drain(plan: &TpuPlan) -> f64 {
+    match plan.arithmetic {
+        Arithmetic::Dequantized if overlap(plan.tile) => DRAIN_OVERLAPPED,
+        Arithmetic::Dequantized => DRAIN_DEQUANTIZED,
+        _ => DRAIN,
+    }
 }
 
 /// With small quantization blocks, scaling products takes longer than scaling both operands, unless there are
@@ -102,7 +129,7 @@ pub(super) fn sides(problem: &Problem) -> Vec<usize> {
     }
     let most = problem.m.div_ceil(2 * CHUNK).min(16);
     let equal = (1..=most).map(|parts| problem.m.div_ceil(parts));
-    let whole = [2, 3, 4, 6, 8].map(|chunks| chunks * CHUNK).into_iter().filter(|&rows| rows < problem.m);
+    let whole = [2, 3, 4, 5, 6, 8].map(|chunks| chunks * CHUNK).into_iter().filter(|&rows| rows < problem.m);
     let sides = equal.flat_map(|rows| [rows.next_multiple_of(HALF), rows.next_multiple_of(CHUNK)]);
     sides.chain(whole).collect()
 }
@@ -173,12 +200,12 @@ fn cut(length: usize, first: usize, growth: usize, most: usize) -> Vec<(usize, u
     blocks
 }
 
-/// Semaphores of a plan: of the scales of w and three buffers of the result, one for each weight block, and
-/// two for each block of rows in VMEM.
+/// Semaphores of a plan: of the scales of w, three buffers of the result and late products of two, one
+/// for each weight block, and two for each block of rows in VMEM.
 pub(super) fn semaphores(plan: &TpuPlan, pipeline: RowPipeline) -> usize {
     let (blocks, weights) = cuts(plan);
     let blocks = if plan.grid.m > 1 { 1 + pipeline.stages } else { blocks.len() };
-    4 + weights.len() + 2 * blocks
+    6 + weights.len() + 2 * blocks
 }
 
 /// Cycles of multiplying some rows with some columns. Scaling and adding the products of codes takes all
@@ -198,8 +225,7 @@ fn work(plan: &TpuPlan, rows: usize, columns: usize) -> f64 {
         _ => columns,
     };
     let rows = rows.next_multiple_of(if small_blocks { CHUNK } else { HALF });
-    let drain = if plan.arithmetic == Arithmetic::Dequantized { DRAIN_DEQUANTIZED } else { DRAIN };
-    lost * (rows * columns * plan.tile.k) as f64 / products + drain
+    lost * (rows * columns * plan.tile.k) as f64 / products + drain(plan)
 }
 
 /// Vector cycles of dequantizing some rows of an operand.
@@ -228,12 +254,13 @@ fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)], weights: &[(usize, usize)
         if plan.arithmetic == Arithmetic::Dequantized {
             // Rows are dequantized beside the first columns.
             let rows = if begins == 0 { first } else { 0 };
-            let products = work(plan, first, size) - DRAIN_DEQUANTIZED;
-            done += (dequantizing(plan, size + rows) - products).max(0.0) - SAVED_DRAIN;
+            let products = work(plan, first, size) - drain(plan);
+            done += (dequantizing(plan, size + rows) - products).max(0.0) + DRAIN_WEIGHTS - drain(plan);
             done += if begins == 0 { FIRST_DEQUANTIZED } else { 0.0 };
         }
     }
     let out = |rows: usize| copy(rows * columns * plan.kernel_out().bytes());
+    done += if plan.arithmetic == Arithmetic::Dequantized { LAST_PRODUCTS } else { 0.0 };
     let mut stored = done + out(first);
     for &rows in &later {
         arrives += x(rows);
@@ -242,6 +269,11 @@ fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)], weights: &[(usize, usize)
     }
     let step = work(plan, tile.m, columns).max(x(tile.m) + out(tile.m));
     let others = if plan.grid.m > 1 { plan.grid.m - 1 - later.len() } else { 0 };
+    if plan.arithmetic == Arithmetic::Dequantized && overlap(tile) && !later.is_empty() {
+        let late = DOUBLE_BUFFERED * CHUNK;
+        stored =
+            stored.max(done + LAST_PRODUCTS + copy(CHUNK * columns.min(late) * plan.kernel_out().bytes()));
+    }
     stored + others as f64 * step + rates.copy_latency
 }
 
@@ -249,8 +281,6 @@ fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)], weights: &[(usize, usize)
 pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
     let columns = plan.held().n;
     let short = if plan.grid.m > 1 { work(plan, plan.short_rows(), columns) } else { 0.0 };
-    ModelledCycles {
-        unrolled: work(plan, plan.held().m, columns) + short,
-        total: timeline(plan, &blocks(plan), &weight_blocks(plan)),
-    }
+    let unrolled = work(plan, plan.held().m, columns) + short;
+    ModelledCycles { unrolled, code: unrolled, total: timeline(plan, &blocks(plan), &weight_blocks(plan)) }
 }

@@ -138,6 +138,10 @@ fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(Mode
         if k >= problem.k {
             let m = problem.m.next_multiple_of(aligned.m.min(ROW_UNIT));
             tiles.extend(columns.iter().map(|&n| Dims { m, n, k }));
+            // The first of several steps may have fewer columns.
+            let whole = [1, 2, 3, 4, 6, 8].map(|chunks| chunks * aligned.n.max(CHUNK)).into_iter();
+            let whole = whole.filter(|&n| m > FEW_ROWS && n < problem.n && !columns.contains(&n));
+            tiles.extend(whole.map(|n| Dims { m, n, k }));
         }
         tiles.extend(rows.iter().flat_map(|&m| columns.iter().map(move |&n| Dims { m, n, k })));
         tiles.dedup();
@@ -193,7 +197,7 @@ fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
     let strips = strips(problem, chip, aligned);
     let least = strips.iter().map(|(cycles, _)| cycles.total).fold(f64::INFINITY, f64::min);
     let near = strips.into_iter().filter(|(cycles, _)| cycles.total <= LITTLE * least);
-    let shortest = near.min_by(|(a, _), (b, _)| a.unrolled.total_cmp(&b.unrolled));
+    let shortest = near.min_by(|(a, _), (b, _)| a.code.total_cmp(&b.code));
     shortest.map_or(aligned, |(_, tile)| tile)
 }
 
@@ -205,12 +209,14 @@ fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan 
 const MOST_UNROLLED: f64 = 18_000.0;
 
 /// Longest strip that is dequantized in one step: compile time grows faster than the strip.
-const MOST_DEQUANTIZED: usize = 8_192;
+const MOST_DEQUANTIZED: usize = 12_288;
 
 /// Modelled cycles of a kernel.
 pub(super) struct ModelledCycles {
     /// MXU cycles of one grid step.
     pub(super) unrolled: f64,
+    /// The same of all steps that have code of their own.
+    pub(super) code: f64,
     /// Cycles of the kernel.
     pub(super) total: f64,
 }
@@ -337,7 +343,7 @@ fn stepped_cycles(plan: &TpuPlan) -> ModelledCycles {
     let copies = w_strip + out / plan.grid.k as f64 + x_loads;
     let step = (work + DRAIN_STEP).max(copies);
     let total = plan.steps() as f64 * step + x_strip + w_strip + 2.0 * out + 3.0 * latency;
-    ModelledCycles { unrolled: products, total }
+    ModelledCycles { unrolled: products, code: products, total }
 }
 
 /// Rows and columns of one matmul inside a tile: enough to keep the MXUs busy, few enough for its result to

@@ -2,7 +2,9 @@
 
 use super::{
     Arithmetic, DOUBLE_BUFFERED, Dims, TpuPlan, WeightPipeline, memory,
-    tile::{CHUNK, FEW_ROWS, ModelledCycles, drain, mxu_cycles, preparing_x, vector_cycles},
+    tile::{
+        CHUNK, FEW_ROWS, ModelledCycles, ROW_UNIT, drain, mxu_cycles, per_row, preparing_x, vector_cycles,
+    },
 };
 use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
 
@@ -15,7 +17,9 @@ const COMPETING: f64 = 1.2;
 /// A kernel with x in VMEM: weight blocks are multiplied one after another, when they have arrived.
 pub(super) fn modelled_cycles(plan: &TpuPlan, pipeline: WeightPipeline) -> ModelledCycles {
     let blocks = blocks(plan.tile.n, pipeline);
-    ModelledCycles { unrolled: mxu_cycles(plan, plan.tile.n), total: timeline(plan, &blocks) }
+    let unrolled = mxu_cycles(plan, plan.tile.n);
+    let short = plan.short_columns().map_or(0.0, |columns| mxu_cycles(plan, columns));
+    ModelledCycles { unrolled, code: unrolled + short, total: timeline(plan, &blocks) }
 }
 
 /// Rows of x that a kernel with x in VMEM prepares while the first block of weights, of so many columns,
@@ -35,6 +39,16 @@ pub(super) fn rows_ahead(plan: &TpuPlan, columns: usize) -> usize {
     fastest.map_or(0, |rows| rows.min(plan.held().m))
 }
 
+/// Rows of x that are loaded first, for a first block of weights of so many columns: a quarter of all, which
+/// takes about as long to prepare as the others to load. For fewer rows a wait costs what it gains.
+pub(super) fn rows_first(plan: &TpuPlan, columns: usize) -> usize {
+    let (rows, unit) = (plan.held().m, if per_row(&plan.problem) { ROW_UNIT } else { CHUNK });
+    let first = rows.div_ceil(4).next_multiple_of(unit);
+    let prepares = plan.arithmetic == Arithmetic::Dequantized && plan.problem.x.granularity().is_some();
+    let gains = first >= CHUNK / 2 && first < rows && first <= rows_ahead(plan, columns);
+    if prepares && gains { first } else { rows }
+}
+
 /// Cycles of the wait for a block of weights and of multiplying x with it, while the rest of x is prepared
 /// beside its first columns.
 fn work(plan: &TpuPlan, columns: usize, preparation: f64) -> f64 {
@@ -50,12 +64,22 @@ fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)]) -> f64 {
     let copy = |bytes: usize| bytes as f64 / plan.chip.rates.hbm_bytes_per_cycle();
     let out = |columns: usize| copy(padded.m * columns * plan.kernel_out().bytes());
     let preparation = preparing_x(plan);
-    let x = latency + copy(padded.m * padded.k * plan.problem.x.bytes());
-    let ahead = preparation * rows_ahead(plan, blocks[0].1) as f64 / plan.tile.m as f64;
-    let mut arrives = x;
-    let mut done = x + ahead;
+    let x = |rows: usize| latency + copy(rows * padded.k * plan.problem.x.bytes());
+    let short = plan.short_columns().map(|columns| [(0, columns)]);
+    let first = short.as_ref().map_or(blocks, |block| &block[..]);
+    let per_row = preparation / plan.tile.m as f64;
+    let (rows_ahead, rows_first) = (rows_ahead(plan, first[0].1), rows_first(plan, first[0].1));
+    let ahead = per_row * rows_ahead as f64;
+    let mut arrives = x(padded.m);
+    let mut done = if rows_first < plan.held().m {
+        let prepared = per_row * rows_first as f64;
+        (x(rows_first) + prepared + drain(0)).max(arrives) + ahead - prepared
+    } else {
+        arrives + ahead
+    };
     let mut stored = 0.0f64;
     for step in 0..plan.grid.n {
+        let blocks = if step == 0 { first } else { blocks };
         for (number, &(_, columns)) in blocks.iter().enumerate() {
             arrives += copy(columns * padded.k);
             // The first block is multiplied while the rest of x is dequantized.
@@ -126,9 +150,24 @@ pub(super) fn pipeline(
     let shorter = |columns: &usize| stage_bytes(*columns).saturating_mul(2) <= budget;
     let lengths = (1..=columns / block).rev().map(|per_stage| per_stage * block);
     let columns = lengths.filter(|columns| tile.n.is_multiple_of(*columns)).find(shorter)?;
-    let stages = (budget / stage_bytes(columns)).min(padded.n / columns);
     let ends = (columns, columns);
-    (stages >= 2).then_some(WeightPipeline { columns, stages, is_resident: false, ends })
+    let in_stages = |budget: usize, streamed: usize| {
+        let stages = (budget / stage_bytes(columns)).min(streamed / columns);
+        (stages >= DOUBLE_BUFFERED.min(streamed / columns)).then_some(WeightPipeline {
+            columns,
+            stages,
+            is_resident: false,
+            ends,
+        })
+    };
+    let whole = padded.n - tile.n;
+    let dequantizes = super::arithmetic(problem, strategy, padded.m <= FEW_ROWS) == Arithmetic::Dequantized;
+    if dequantizes && whole > 0 {
+        // The first step has a buffer of its own.
+        let short = (problem.n - whole).next_multiple_of(ROW_UNIT);
+        return in_stages(budget.checked_sub(stage_bytes(short))?, whole);
+    }
+    in_stages(budget, padded.n)
 }
 
 /// Cuts weights that are all in VMEM into the blocks with the fewest modelled cycles. A small first block

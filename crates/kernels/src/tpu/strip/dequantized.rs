@@ -17,7 +17,7 @@ use crate::tpu::{
 };
 
 /// MXUs of a core, each of which works on a matmul of its own.
-const MXUS: usize = 2;
+pub(super) const MXUS: usize = 2;
 
 /// Whether a matmul, by its number, is left over when each MXU works on one. It is cut along K into two.
 pub(super) fn is_left_over(number: usize, count: usize) -> bool {

@@ -2,6 +2,10 @@
 //!
 //! Products are computed transposed, `w * x^T`: rows of x lie along the lanes, and a scale per row is one
 //! vector for all sublanes. A finished chunk is transposed once, on its way to the result.
+//!
+//! The compiler moves nothing across a wait or the start of a DMA, and the last matmuls take 216 cycles to
+//! complete. So a block of dequantized rows waits for the next one, whose first k-blocks it dequantizes, and
+//! transposes and stores the last products of the block before: see [`transposed`].
 
 use octile_core::plan::{BufferId, tpu::TpuPlan};
 use octile_mosaic::{
@@ -9,16 +13,13 @@ use octile_mosaic::{
     build::{Copy, IntPredicate},
 };
 
-use super::transposed::{Codes, Dequantized};
-use crate::{
-    stablehlo::float,
-    tpu::{
-        KernelModule,
-        parts::{
-            frame::{Frame, GridOrder, Operand},
-            scales::{Scales, scaled, times},
-            tile::Buffer,
-        },
+use super::transposed::{self, Codes, Dequantized, Part};
+use crate::tpu::{
+    KernelModule,
+    parts::{
+        frame::{Frame, GridOrder, Operand},
+        scales::Scales,
+        tile::Buffer,
     },
 };
 
@@ -27,7 +28,9 @@ enum Lane {
     WScale,
     Out,
     OutShort = 3,
-    Weights = 4,
+    /// Of the last products of a block, which are stored during the next one.
+    Late,
+    Weights = 6,
 }
 
 struct Operands<'p> {
@@ -52,6 +55,13 @@ struct ShortBlock {
     out: Value,
 }
 
+/// Part of a block's result: stored at the block's end, or finished and stored during the next one.
+#[derive(Clone, Copy)]
+enum Share {
+    Early,
+    Late,
+}
+
 /// A block of rows.
 #[derive(Clone, Copy)]
 struct RowBlock {
@@ -64,6 +74,15 @@ struct RowBlock {
     stages: Option<(Value, Value)>,
     /// Its semaphores, as i32: of the loads and of the store.
     lanes: (Value, Value),
+    /// Semaphore of the store of its last products, as i32; `None` where they are stored with all others.
+    late: Option<Value>,
+}
+
+impl RowBlock {
+    /// First row in its stage and number.
+    fn rows(self) -> (usize, usize) {
+        (self.begins, self.rows)
+    }
 }
 
 pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
@@ -97,19 +116,17 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     let b = &mut f.b;
     b.when_equal(m, 0, |b| operands.start_all(b));
     if plan.grid.m == 1 {
-        for (number, block) in operands.blocks(b).into_iter().enumerate() {
-            operands.step(b, block, number == 0);
-        }
+        operands.only_step(b);
     } else {
         let first = b.i32(0);
         let later = b.cmpi(IntPredicate::Sgt, m, first);
         b.when_equal(m, 0, |b| {
-            let block = operands.short_block(b);
-            operands.step(b, block, true);
+            let (block, next) = (operands.short_block(b), operands.whole_block(b, first));
+            operands.first_block(b, block, Some(next));
         });
         b.when(later, |b| operands.later_step(b, m));
     }
-    b.when_equal(m, plan.grid.m - 1, |b| operands.wait_for_stores(b));
+    b.when_equal(m, plan.grid.m - 1, |b| operands.finish(b));
     f.finish()
 }
 
@@ -140,7 +157,8 @@ impl Operands<'_> {
         let block = |(number, (begins, rows)): (usize, (usize, usize))| {
             let (zero, load) = (b.i32(0), b.i32(self.first_lane() + 2 * number));
             let lanes = (load, b.i32(Lane::Out as usize));
-            RowBlock { row: b.i32(begins), begins, rows, stages: Some((zero, zero)), lanes }
+            let late = (self.overlaps() && number > 0).then(|| b.i32(Lane::Late as usize));
+            RowBlock { row: b.i32(begins), begins, rows, stages: Some((zero, zero)), lanes, late }
         };
         self.plan.row_blocks().into_iter().enumerate().map(block).collect()
     }
@@ -150,21 +168,26 @@ impl Operands<'_> {
         let plan = self.plan;
         let rows = plan.short_rows();
         let lanes = (b.i32(self.first_lane()), b.i32(Lane::OutShort as usize));
-        RowBlock { row: b.i32(plan.problem.m - rows), begins: 0, rows, stages: None, lanes }
+        RowBlock { row: b.i32(plan.problem.m - rows), begins: 0, rows, stages: None, lanes, late: None }
     }
 
     /// A whole block, by its number.
     fn whole_block(&self, b: &mut FunctionBuilder, number: Value) -> RowBlock {
         let rows = self.plan.tile.m;
-        let (per_block, stages, two) = (b.i32(rows), b.i32(self.stages), b.i32(2));
+        let (per_block, stages, one, two) = (b.i32(rows), b.i32(self.stages), b.i32(1), b.i32(2));
         let row = b.muli(number, per_block);
         let row = b.multiple_of(row, 128);
         let stage = b.remsi(number, stages);
-        let out_stage = b.remsi(number, two);
+        // Numbers are not negative, so this is the remainder, in one instruction.
+        let out_stage = b.andi(number, one);
         let twice = b.muli(stage, two);
         let (load, out) = (b.i32(self.first_lane() + 2), b.i32(Lane::Out as usize));
         let lanes = (b.addi(load, twice), b.addi(out, out_stage));
-        RowBlock { row, begins: 0, rows, stages: Some((stage, out_stage)), lanes }
+        let late = self.overlaps().then(|| {
+            let late = b.i32(Lane::Late as usize);
+            b.addi(late, out_stage)
+        });
+        RowBlock { row, begins: 0, rows, stages: Some((stage, out_stage)), lanes, late }
     }
 
     /// Whole blocks.
@@ -245,23 +268,55 @@ impl Operands<'_> {
         b.located("wait w_q", |b| b.wait(copy));
     }
 
+    /// Whether a block leaves work to the next one, which then must have arrived.
+    fn overlaps(&self) -> bool {
+        self.dequantized.is_some_and(Dequantized::overlaps)
+    }
+
+    /// The step that has all rows.
+    fn only_step(&self, b: &mut FunctionBuilder) {
+        let blocks = self.blocks(b);
+        self.first_block(b, blocks[0], blocks.get(1).copied());
+        for number in 1..blocks.len() {
+            let (block, next) = (blocks[number], blocks.get(number + 1).copied());
+            let before = (number > 1).then(|| blocks[number - 1]);
+            let awaited = if self.overlaps() { next } else { Some(block) };
+            if let Some(awaited) = awaited {
+                self.wait_for_rows(b, awaited);
+            }
+            let (before, next) = if self.overlaps() { (before, next) } else { (None, None) };
+            self.later_block(b, block, before, next);
+            self.start_stores(b, block, Share::Early);
+            if let Some(before) = before {
+                self.start_stores(b, before, Share::Late);
+            }
+        }
+    }
+
     /// The step of a whole block.
     fn later_step(&self, b: &mut FunctionBuilder, m: Value) {
         let one = b.i32(1);
         let number = b.subi(m, one);
-        if self.whole_blocks() > 2 {
-            // The result of the block before the last leaves the buffer that this one fills.
-            let two = b.i32(2);
-            let again = b.cmpi(IntPredicate::Sge, number, two);
-            b.when(again, |b| {
-                let before = b.subi(number, two);
-                let block = self.whole_block(b, before);
-                let copy = self.store(b, block);
-                b.located("wait out", |b| b.wait(copy));
-            });
+        let after = b.addi(number, one);
+        let (block, next) = (self.whole_block(b, number), self.whole_block(b, after));
+        // Results of blocks before leave the buffers that this step fills.
+        self.when_before(b, number, 2, |b, before| self.wait_for_stores(b, before, Share::Early));
+        self.when_before(b, number, 3, |b, before| self.wait_for_stores(b, before, Share::Late));
+        if !self.overlaps() {
+            self.wait_for_rows(b, block);
+            self.later_block(b, block, None, None);
+        } else if self.whole_blocks() == 1 {
+            self.later_block(b, block, None, None);
+        } else {
+            let blocks = b.i32(self.whole_blocks());
+            let more = b.cmpi(IntPredicate::Slt, after, blocks);
+            b.when(more, |b| self.wait_for_rows(b, next));
+            // The result of the block before is in the buffer of the next one. Where there is no such block,
+            // what is computed of it is not used.
+            self.later_block(b, block, Some(next), Some(next));
         }
-        let block = self.whole_block(b, number);
-        self.step(b, block, false);
+        self.start_stores(b, block, Share::Early);
+        self.when_before(b, number, 1, |b, before| self.start_stores(b, before, Share::Late));
         if self.stages < self.whole_blocks() {
             let (stages, blocks) = (b.i32(self.stages), b.i32(self.whole_blocks()));
             let ahead = b.addi(number, stages);
@@ -273,18 +328,74 @@ impl Operands<'_> {
         }
     }
 
-    /// Waits for a block, multiplies it and stores the result.
-    fn step(&self, b: &mut FunctionBuilder, block: RowBlock, is_first: bool) {
+    /// Does something with the whole block that is so many before another, if there is one.
+    fn when_before(
+        &self,
+        b: &mut FunctionBuilder,
+        number: Value,
+        distance: usize,
+        build: impl FnOnce(&mut FunctionBuilder, RowBlock),
+    ) {
+        if self.whole_blocks() <= distance {
+            return;
+        }
+        let distance = b.i32(distance);
+        let exists = b.cmpi(IntPredicate::Sge, number, distance);
+        b.when(exists, |b| {
+            let before = b.subi(number, distance);
+            let before = self.whole_block(b, before);
+            build(b, before);
+        });
+    }
+
+    fn wait_for_rows(&self, b: &mut FunctionBuilder, block: RowBlock) {
         for (name, copy) in ["wait x_scale", "wait x"].into_iter().zip(self.loads(b, block)) {
             b.located(name, |b| b.wait(copy));
         }
+    }
+
+    /// Waits for the first block, multiplies it and stores the result. Dequantized rows wait for one weight
+    /// block after another, and dequantize them for all other blocks.
+    fn first_block(&self, b: &mut FunctionBuilder, block: RowBlock, next: Option<RowBlock>) {
+        self.wait_for_rows(b, block);
         let codes = self.codes(b, block);
-        match self.dequantized {
-            Some(dequantized) => self.multiply_dequantized(b, dequantized, &codes, block, is_first),
-            None => self.multiply(b, &codes, block),
+        if let Some(dequantized) = self.dequantized {
+            let mut late = Vec::new();
+            for (number, columns) in self.plan.weight_blocks().into_iter().enumerate() {
+                self.wait_for_weights(b, number);
+                let rows = (&codes, block.rows());
+                late = dequantized.multiply_first(b, self.plan, rows, columns, late);
+            }
+            if let Some(next) = next.filter(|_| self.overlaps()) {
+                self.wait_for_rows(b, next);
+                let codes = self.codes(b, next);
+                dequantized.dequantize_ahead(b, self.plan, &codes, next.rows());
+            }
+            for products in late {
+                transposed::finish(b, self.plan, &codes, products);
+            }
+        } else {
+            transposed::multiply_codes(b, self.plan, &codes, block.rows());
         }
-        let copy = self.store(b, block);
-        b.located("start out", |b| b.start(copy));
+        self.start_stores(b, block, Share::Early);
+    }
+
+    /// Multiplies another block, which has been waited for.
+    fn later_block(
+        &self,
+        b: &mut FunctionBuilder,
+        block: RowBlock,
+        before: Option<RowBlock>,
+        next: Option<RowBlock>,
+    ) {
+        let codes = self.codes(b, block);
+        let Some(dequantized) = self.dequantized else {
+            return transposed::multiply_codes(b, self.plan, &codes, block.rows());
+        };
+        let [before, next] =
+            [before, next].map(|block| block.map(|block| (self.codes(b, block), block.rows())));
+        let [before, next] = [&before, &next].map(|block| block.as_ref().map(|(codes, rows)| (codes, *rows)));
+        dequantized.multiply(b, self.plan, (&codes, block.rows()), before, next);
     }
 
     /// The buffers of a block and of its result.
@@ -307,88 +418,66 @@ impl Operands<'_> {
         }
     }
 
-    /// Multiplies a block of dequantized rows. The first one waits for the weights, and dequantizes them for
-    /// all others.
-    fn multiply_dequantized(
-        &self,
-        b: &mut FunctionBuilder,
-        dequantized: Dequantized,
-        codes: &Codes,
-        block: RowBlock,
-        is_first: bool,
-    ) {
-        let rows = dequantized.chunks(self.plan, (block.begins, block.rows));
-        if !is_first {
-            return dequantized.multiply(b, self.plan, codes, &rows);
-        }
-        for (number, columns) in self.plan.weight_blocks().into_iter().enumerate() {
-            self.wait_for_weights(b, number);
-            dequantized.multiply_first(b, self.plan, codes, &rows, columns);
-        }
+    /// The DMAs of a share of a block's result.
+    fn stores(&self, b: &mut FunctionBuilder, block: RowBlock, share: Share) -> Vec<Copy> {
+        let whole = Part { rows: block.rows(), columns: (0, self.plan.held().n) };
+        let (parts, lane) = match (block.late, share) {
+            (None, Share::Early) => (vec![whole], block.lanes.1),
+            (None, Share::Late) => return Vec::new(),
+            (Some(_), Share::Early) => (Dequantized::parts(self.plan, block.rows()).0, block.lanes.1),
+            (Some(lane), Share::Late) => (vec![Dequantized::parts(self.plan, block.rows()).1], lane),
+        };
+        parts.into_iter().map(|part| self.store(b, block, part, lane)).collect()
     }
 
-    /// Multiplies a block of codes; every k-block has its own matmul.
-    fn multiply(&self, b: &mut FunctionBuilder, codes: &Codes, block: RowBlock) {
-        let plan = self.plan;
-        let qb = plan.problem.quant_block.size();
-        let (rows, cols) = plan.chunk;
-        let width = cols.min(qb);
-        let Codes { x, x_scale, w, w_scale, out } = codes;
-        for row in (block.begins..block.begins + block.rows).step_by(rows) {
-            let rows = rows.min(block.begins + block.rows - row);
-            for col in (0..plan.held().n).step_by(cols) {
-                let cols = cols.min(plan.held().n - col);
-                let mut sums: Vec<Value> = Vec::new();
-                for k_block in 0..plan.k_blocks() {
-                    let length = plan.block_length(k_block);
-                    let lhs = w.load(b, (col, k_block * qb), (cols, length));
-                    let rhs = x.load(b, (row, k_block * qb), (rows, length));
-                    let product = b.matmul(lhs, rhs);
-                    let of_rows = x_scale.load(b, (k_block, row), (1, rows));
-                    for (part, offset) in (0..cols).step_by(width).enumerate() {
-                        let width = width.min(cols - offset);
-                        let of_columns = w_scale.get(b, col + offset, width, k_block);
-                        let scale = times(b, of_rows, of_columns);
-                        let product = b.slice(product, &[offset, 0], &[width, rows]);
-                        let product = scaled(b, product, scale);
-                        match sums.get_mut(part) {
-                            None => sums.push(product),
-                            Some(sum) => *sum = b.addf(*sum, product),
-                        }
-                    }
-                }
-                for (part, sum) in sums.into_iter().enumerate() {
-                    let sum = b.transpose(sum);
-                    let result = b.to_float(sum, float(plan.kernel_out()));
-                    out.store(b, result, (row, col + part * width));
-                }
+    fn store(&self, b: &mut FunctionBuilder, block: RowBlock, part: Part, lane: Value) -> Copy {
+        let Part { rows: (row, rows), columns: (col, cols) } = part;
+        let (shape, col) = ([rows, cols], b.i32(col));
+        let to_row = match row - block.begins {
+            0 => block.row,
+            offset => {
+                let offset = b.i32(offset);
+                let row = b.addi(block.row, offset);
+                b.multiple_of(row, 128)
             }
-        }
-    }
-
-    /// The DMA of a block's result.
-    fn store(&self, b: &mut FunctionBuilder, block: RowBlock) -> Copy {
-        let (zero, begins) = (b.i32(0), b.i32(block.begins));
-        let shape = [block.rows, self.plan.held().n];
+        };
+        let row = b.i32(row);
         let source = match (block.stages, self.short) {
             (None, Some(short)) => short.out,
             (stages, _) => {
                 let (_, stage) = stages.expect("a block in the ring has a stage");
-                b.slice_memref(self.out.1, &[stage, begins, zero], &shape)
+                b.slice_memref(self.out.1, &[stage, row, col], &shape)
             }
         };
         Copy {
             source,
-            target: b.slice_memref(self.out.0, &[block.row, zero], &shape),
-            semaphore: self.semaphore(b, block.lanes.1),
+            target: b.slice_memref(self.out.0, &[to_row, col], &shape),
+            semaphore: self.semaphore(b, lane),
         }
     }
 
-    /// Waits for the stores that no step has waited for.
-    fn wait_for_stores(&self, b: &mut FunctionBuilder) {
+    fn start_stores(&self, b: &mut FunctionBuilder, block: RowBlock, share: Share) {
+        for copy in self.stores(b, block, share) {
+            b.located("start out", |b| b.start(copy));
+        }
+    }
+
+    fn wait_for_stores(&self, b: &mut FunctionBuilder, block: RowBlock, share: Share) {
+        for copy in self.stores(b, block, share) {
+            b.located("wait out", |b| b.wait(copy));
+        }
+    }
+
+    /// Finishes the last block, and waits for the stores that no step has waited for.
+    fn finish(&self, b: &mut FunctionBuilder) {
         let blocks = if self.plan.grid.m == 1 {
             self.blocks(b)
         } else {
+            if let Some(number) = self.whole_blocks().checked_sub(3) {
+                let number = b.i32(number);
+                let before = self.whole_block(b, number);
+                self.wait_for_stores(b, before, Share::Late);
+            }
             let mut blocks = vec![self.short_block(b)];
             for number in self.whole_blocks().saturating_sub(2)..self.whole_blocks() {
                 let number = b.i32(number);
@@ -396,9 +485,15 @@ impl Operands<'_> {
             }
             blocks
         };
+        let last = *blocks.last().expect("x has rows");
+        if let (Some(dequantized), Some(_)) = (self.dequantized, last.late) {
+            let codes = self.codes(b, last);
+            dequantized.finish_late(b, self.plan, &codes, last.rows());
+            self.start_stores(b, last, Share::Late);
+        }
         for block in blocks {
-            let copy = self.store(b, block);
-            b.located("wait out", |b| b.wait(copy));
+            self.wait_for_stores(b, block, Share::Early);
+            self.wait_for_stores(b, block, Share::Late);
         }
     }
 }

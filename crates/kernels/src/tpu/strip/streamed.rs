@@ -3,7 +3,9 @@
 //! A pipeline of weight blocks, each as long as K, fills most of VMEM. The first step starts every DMA that
 //! has a stage; a block is waited for right before its matmuls, and then its stage takes the next block.
 //! Compared with the compiler's pipeline, operands and scales are in flight together from the first cycle on,
-//! everything is loaded once, and the first block is small, so that the MXUs start early.
+//! everything is loaded once, and the first block is small, so that the MXUs start early. Of several steps
+//! with dequantized x, the first one takes the last columns, as many as whole steps leave over. Of many rows
+//! of x, a quarter is loaded first, and dequantized while the others arrive.
 
 use octile_core::plan::{
     BufferId,
@@ -30,6 +32,7 @@ use crate::{
 /// Semaphores; those of the weight pipeline follow.
 enum Lane {
     X,
+    XRest,
     WScale,
     XScale,
     Out,
@@ -48,6 +51,8 @@ struct Operands<'p> {
     pipeline: WeightPipeline,
     x: HbmAndChip,
     w: HbmAndChip,
+    /// Buffer of the weights that whole steps leave over. The first step multiplies them.
+    w_short: Option<Value>,
     w_scale: HbmAndChip,
     x_scale: Option<HbmAndChip>,
     out: HbmAndChip,
@@ -99,20 +104,27 @@ pub(super) fn kernel(plan: &TpuPlan, pipeline: WeightPipeline) -> KernelModule {
     let zero = b.i32(0);
     let mut x_strip = XStrip::new(b, Buffer::whole(operands.x.chip), x_bf16, zero, x_scale.clone());
     if x_bf16.is_some() {
-        let rows = plan.rows_ahead();
-        b.when_equal(n, 0, |b| x_strip.dequantize(b, plan, (0, rows)));
+        let (first, rows) = (plan.rows_first().min(plan.rows_ahead()), plan.rows_ahead());
+        b.when_equal(n, 0, |b| {
+            x_strip.dequantize(b, plan, (0, first));
+            operands.wait_for_rest_of_x(b);
+            x_strip.dequantize(b, plan, (first, rows - first));
+        });
         x_strip = x_strip.prepared(rows);
     }
 
     // Multiply one weight block after another. The first step dequantizes the rest of x beside its first
     // matmuls.
     let computed = Computed { x_scale, x_q, x_strip, w_bf16 };
-    if x_bf16.is_some() && plan.rows_ahead() < plan.held().m && plan.grid.n > 1 {
-        b.when_equal(n, 0, |b| operands.step(b, computed.clone(), n));
-        let first = b.i32(0);
+    if let Some(columns) = plan.short_columns() {
+        b.when_equal(n, 0, |b| operands.short_step(b, computed.clone(), columns));
+        let (first, one) = (b.i32(0), b.i32(1));
         let later = b.cmpi(IntPredicate::Sgt, n, first);
         let x_strip = computed.x_strip.clone().prepared(plan.held().m);
-        b.when(later, |b| operands.step(b, Computed { x_strip, ..computed }, n));
+        b.when(later, |b| {
+            let n = b.subi(n, one);
+            operands.step(b, Computed { x_strip, ..computed }, n);
+        });
     } else {
         operands.step(b, computed, n);
     }
@@ -138,6 +150,7 @@ fn declare<'p>(f: &mut Frame<'p>, pipeline: WeightPipeline) -> Operands<'p> {
         pipeline,
         x: HbmAndChip { hbm: x, chip: f.scratch("x_kept", BufferId::X) },
         w: HbmAndChip { hbm: w, chip: f.scratch_copies("w_ring", BufferId::WQ) },
+        w_short: plan.short_columns().map(|_| f.scratch("w_short", BufferId::WShort)),
         w_scale: HbmAndChip { hbm: w_scale, chip: f.scratch("w_scale_kept", BufferId::WScale) },
         x_scale: x_scale
             .zip(x_scale_id)
@@ -157,6 +170,32 @@ impl Operands<'_> {
     fn whole(&self, b: &mut FunctionBuilder, array: HbmAndChip, lane: Lane) -> Copy {
         let shape = b.ty(array.hbm).shape().to_vec();
         Copy { source: array.hbm, target: b.first_of(array.chip, &shape), semaphore: self.semaphore(b, lane) }
+    }
+
+    /// The DMA of some rows of x.
+    fn rows_of_x(&self, b: &mut FunctionBuilder, (begins, rows): (usize, usize), lane: Lane) -> Copy {
+        let (row, zero) = (b.i32(begins), b.i32(0));
+        let shape = [rows, self.plan.given().k];
+        Copy {
+            source: b.slice_memref(self.x.hbm, &[row, zero], &shape),
+            target: b.slice_memref(self.x.chip, &[row, zero], &shape),
+            semaphore: self.semaphore(b, lane),
+        }
+    }
+
+    /// The DMAs of x: of the rows that are prepared first, and of the others.
+    fn parts_of_x(&self, b: &mut FunctionBuilder) -> (Copy, Option<Copy>) {
+        let (first, rows) = (self.plan.rows_first(), self.plan.given().m);
+        if first >= rows {
+            return (self.whole(b, self.x, Lane::X), None);
+        }
+        (self.rows_of_x(b, (0, first), Lane::X), Some(self.rows_of_x(b, (first, rows - first), Lane::XRest)))
+    }
+
+    fn wait_for_rest_of_x(&self, b: &mut FunctionBuilder) {
+        if let Some(copy) = self.parts_of_x(b).1 {
+            b.located("wait x", |b| b.wait(copy));
+        }
     }
 
     /// Where the block begins in its stage. Blocks of different sizes lie one after another in one stage.
@@ -179,6 +218,24 @@ impl Operands<'_> {
         Copy {
             source: b.slice_memref(self.w.hbm, &[row, zero], &[columns, k]),
             target: b.slice_memref(self.w.chip, &[stage, begins, zero], &[columns, k]),
+            semaphore: b.slice_memref(self.semaphores, &[lane], &[]),
+        }
+    }
+
+    /// Steps that multiply all columns of a tile.
+    fn whole_steps(&self) -> usize {
+        self.plan.grid.n - usize::from(self.w_short.is_some())
+    }
+
+    /// The DMA of the weights that whole steps leave over.
+    fn short_weights(&self, b: &mut FunctionBuilder, short: Value) -> Copy {
+        let (begins, given) = (self.whole_steps() * self.plan.tile.n, self.plan.given());
+        let (row, zero, lane) =
+            (b.i32(begins), b.i32(0), b.i32(Lane::Stages as usize + self.pipeline.stages));
+        let shape = [given.n - begins, given.k];
+        Copy {
+            source: b.slice_memref(self.w.hbm, &[row, zero], &shape),
+            target: b.first_of(short, &shape),
             semaphore: b.slice_memref(self.semaphores, &[lane], &[]),
         }
     }
@@ -211,15 +268,20 @@ impl Operands<'_> {
     /// Starts all DMAs that have a buffer and waits for what every block needs. Uniform weight blocks start
     /// in a loop, which keeps code short.
     fn start_all(&self, b: &mut FunctionBuilder) {
-        let mut small = vec![
-            ("x", self.whole(b, self.x, Lane::X)),
-            ("w_scale", self.whole(b, self.w_scale, Lane::WScale)),
-        ];
+        let (x, rest) = self.parts_of_x(b);
+        let mut small = vec![("x", x), ("w_scale", self.whole(b, self.w_scale, Lane::WScale))];
         if let Some(x_scale) = self.x_scale {
             small.push(("x_scale", self.whole(b, x_scale, Lane::XScale)));
         }
         for &(name, copy) in &small {
             b.located(format!("start {name}"), |b| b.start(copy));
+        }
+        if let Some(rest) = rest {
+            b.located("start x", |b| b.start(rest));
+        }
+        if let Some(short) = self.w_short {
+            let copy = self.short_weights(b, short);
+            b.located("start w_q", |b| b.start(copy));
         }
         let cuts = self.plan.weight_blocks();
         if self.pipeline.is_resident {
@@ -229,7 +291,7 @@ impl Operands<'_> {
                 b.located("start w_q", |b| b.start(copy));
             }
         } else {
-            let (from, to) = (b.i32(0), b.i32(self.pipeline.stages.min(self.plan.grid.n * cuts.len())));
+            let (from, to) = (b.i32(0), b.i32(self.pipeline.stages.min(self.whole_steps() * cuts.len())));
             b.for_each("piece", from, to, |b, block| {
                 let columns = b.i32(self.pipeline.columns);
                 let row = b.muli(block, columns);
@@ -242,14 +304,33 @@ impl Operands<'_> {
         }
     }
 
+    /// The scales of a step's weights.
+    fn w_scale(&self, b: &mut FunctionBuilder, n: Value) -> Scales {
+        let (scale_rows, zero) = (b.i32(self.plan.w_scale_tile().0), b.i32(0));
+        let first_row = b.muli(n, scale_rows);
+        Scales::of_w(self.plan, self.w_scale.chip).with_origin(first_row, zero)
+    }
+
+    /// The first step, of the columns that whole steps leave over. It dequantizes the rest of x beside its
+    /// matmuls.
+    fn short_step(&self, b: &mut FunctionBuilder, mut computed: Computed, columns: usize) {
+        let short = self.w_short.expect("the plan has a buffer of short weights");
+        let copy = self.short_weights(b, short);
+        b.located("wait w_q", |b| b.wait(copy));
+        let (zero, n) = (b.i32(0), b.i32(self.whole_steps()));
+        let w_scale = self.w_scale(b, n);
+        let block = WeightBlock { begins: 0, columns, number: 0, index: zero, stage: zero };
+        self.dequantized(b, &mut computed, (&Buffer::whole(short), &w_scale), block, n);
+        let copy = self.short_out(b, columns);
+        b.located("start out", |b| b.start(copy));
+    }
+
     /// One step: waits for each of its weight blocks, multiplies it and stores the result.
     fn step(&self, b: &mut FunctionBuilder, mut computed: Computed, n: Value) {
-        let plan = self.plan;
-        let (scale_rows, zero) = (b.i32(plan.w_scale_tile().0), b.i32(0));
-        let first_row = b.muli(n, scale_rows);
-        let w_scale = Scales::of_w(plan, self.w_scale.chip).with_origin(first_row, zero);
+        let (plan, zero) = (self.plan, b.i32(0));
+        let w_scale = self.w_scale(b, n);
         let blocks = self.blocks(b, n);
-        let ahead = plan.grid.n * blocks.len();
+        let ahead = self.whole_steps() * blocks.len();
         for block in blocks {
             let copy = self.block(b, block, block.index);
             b.located("wait w_q", |b| b.wait(copy));
@@ -339,6 +420,11 @@ impl Operands<'_> {
         self.out_columns(b, col, block.columns)
     }
 
+    fn short_out(&self, b: &mut FunctionBuilder, columns: usize) -> Copy {
+        let col = b.i32(self.whole_steps() * self.plan.tile.n);
+        self.out_columns(b, col, columns)
+    }
+
     fn out_columns(&self, b: &mut FunctionBuilder, col: Value, columns: usize) -> Copy {
         let (shape, zero) = ([self.plan.given().m, columns], b.i32(0));
         Copy {
@@ -358,7 +444,11 @@ impl Operands<'_> {
             }
             return;
         }
-        let blocks = self.plan.given().n / self.pipeline.columns;
+        if let Some(columns) = self.plan.short_columns() {
+            let copy = self.short_out(b, columns);
+            b.located("wait out", |b| b.wait(copy));
+        }
+        let blocks = self.whole_steps() * self.plan.tile.n / self.pipeline.columns;
         let (from, to) = (b.i32(0), b.i32(blocks));
         b.for_each("piece", from, to, |b, block| {
             let columns = b.i32(self.pipeline.columns);

@@ -7,10 +7,14 @@
 use octile_core::plan::{BufferId, tpu::TpuPlan};
 use octile_mosaic::{FunctionBuilder, Value};
 
-use super::dequantized::{dequantized, is_left_over, store_block, sum_apart};
+use super::dequantized::{MXUS, dequantized, is_left_over, store_block, sum_apart};
 use crate::{
     stablehlo::float,
-    tpu::parts::{frame::Frame, scales::Scales, tile::Buffer},
+    tpu::parts::{
+        frame::Frame,
+        scales::{Scales, scaled, times},
+        tile::Buffer,
+    },
 };
 
 /// What a block of rows is computed from, and where its result goes.
@@ -29,6 +33,16 @@ pub(super) struct Codes {
 pub(super) struct Dequantized {
     x: Value,
     w: Value,
+    overlap: Option<Overlap>,
+}
+
+/// Buffers by which the work of two blocks of rows overlaps, although a wait lies between them.
+#[derive(Clone, Copy)]
+struct Overlap {
+    /// The first k-blocks of the next block's first chunk of rows, dequantized.
+    ahead: Value,
+    /// The last products of the block before, which are not yet in its result.
+    late: Value,
 }
 
 /// Rows that are multiplied at once.
@@ -40,16 +54,43 @@ pub(super) struct RowChunk {
     slot: usize,
 }
 
+/// Rows and columns that are multiplied at once.
+#[derive(Clone, Copy)]
+struct Place {
+    chunk: RowChunk,
+    /// First column and number.
+    columns: (usize, usize),
+    is_left_over: bool,
+}
+
+/// Products of slices along K, which add up to a part of the result.
+pub(super) struct Products {
+    place: Place,
+    slices: Vec<Value>,
+}
+
+/// Rows and columns of a block's result, each as first and number.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) rows: (usize, usize),
+    pub(super) columns: (usize, usize),
+}
+
 impl Dequantized {
     /// Declares the buffers, where the plan has any.
     pub(super) fn declare(f: &mut Frame<'_>) -> Option<Self> {
         f.plan.memory.get(BufferId::WBf16)?;
         let x = f.scratch_copies("x_bf16", BufferId::XBf16);
-        Some(Self { x, w: f.scratch_copies("w_bf16", BufferId::WBf16) })
+        let w = f.scratch_copies("w_bf16", BufferId::WBf16);
+        let overlap = f.plan.overlaps_rows().then(|| Overlap {
+            ahead: f.scratch("x_ahead", BufferId::XAhead),
+            late: f.scratch_copies("late", BufferId::Late),
+        });
+        Some(Self { x, w, overlap })
     }
 
     /// The chunks of a block of rows, given as first row and number.
-    pub(super) fn chunks(self, plan: &TpuPlan, (begins, rows): (usize, usize)) -> Vec<RowChunk> {
+    fn chunks(plan: &TpuPlan, (begins, rows): (usize, usize)) -> Vec<RowChunk> {
         let slots = plan.memory.get(BufferId::XBf16).map_or(1, |buffer| buffer.copies);
         let end = begins + rows;
         let chunk = |(number, row): (usize, usize)| RowChunk {
@@ -60,56 +101,180 @@ impl Dequantized {
         (begins..end).step_by(plan.chunk.0).enumerate().map(chunk).collect()
     }
 
-    /// Multiplies rows with some columns, after dequantizing these, and the rows before the first of them.
+    /// Multiplies the first block of rows with some columns, after dequantizing these, and the rows before
+    /// the first of them. The last products are complete only after the wait that follows: it finishes those
+    /// that the columns before have left, and returns its own.
     pub(super) fn multiply_first(
         self,
         b: &mut FunctionBuilder,
         plan: &TpuPlan,
-        codes: &Codes,
-        rows: &[RowChunk],
-        (begins, columns): (usize, usize),
+        (codes, block): (&Codes, (usize, usize)),
+        columns: (usize, usize),
+        mut late: Vec<Products>,
+    ) -> Vec<Products> {
+        let rows = Self::chunks(plan, block);
+        let columns = columns_of(plan, columns).into_iter();
+        for place in places(columns.flat_map(|columns| rows.iter().map(move |&chunk| (chunk, columns)))) {
+            if place.chunk.row == block.0 {
+                self.dequantize_columns(b, plan, codes, place.columns);
+            }
+            if place.columns.0 == 0 {
+                self.dequantize_rows(b, plan, codes, place.chunk, 0);
+            }
+            late.push(self.products(b, plan, place));
+            if late.len() > MXUS {
+                finish(b, plan, codes, late.remove(0));
+            }
+        }
+        late
+    }
+
+    /// Multiplies a later block of rows with all columns, which are dequantized already. Finishes the last
+    /// products of the block `before`, keeps its own, and begins to dequantize the `next` one.
+    pub(super) fn multiply(
+        self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        (codes, block): (&Codes, (usize, usize)),
+        before: Option<(&Codes, (usize, usize))>,
+        next: Option<(&Codes, (usize, usize))>,
     ) {
-        let columns = columns_of(plan, (begins, columns));
-        let count = columns.len() * rows.len();
-        let mut number = 0;
-        for (col, cols) in columns {
-            self.dequantize_columns(b, plan, codes, (col, cols));
-            for &chunk in rows {
-                if col == 0 {
-                    self.dequantize_rows(b, plan, codes, chunk);
+        let (early, late) = Self::places(plan, block);
+        for (number, &place) in early.iter().chain(&late).enumerate() {
+            if place.columns.0 == 0 {
+                let is_ready = self.overlaps() && place.chunk.row == block.0;
+                let ready = if is_ready { plan.blocks_ahead() } else { 0 };
+                self.dequantize_rows(b, plan, codes, place.chunk, ready);
+            }
+            let products = self.products(b, plan, place);
+            if number == 0 {
+                if let Some((codes, block)) = before {
+                    self.finish_late(b, plan, codes, block);
                 }
-                self.product(b, plan, codes, chunk, (col, cols), is_left_over(number, count));
-                number += 1;
+                if let Some((codes, block)) = next {
+                    self.dequantize_ahead(b, plan, codes, block);
+                }
+            }
+            match number.checked_sub(early.len()) {
+                Some(number) if self.overlaps() => self.keep(b, number, products),
+                _ => finish(b, plan, codes, products),
             }
         }
     }
 
-    /// Multiplies rows with all columns, which are dequantized already.
-    pub(super) fn multiply(self, b: &mut FunctionBuilder, plan: &TpuPlan, codes: &Codes, rows: &[RowChunk]) {
+    /// Finishes the last products of a block.
+    pub(super) fn finish_late(
+        self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        codes: &Codes,
+        block: (usize, usize),
+    ) {
+        for (number, place) in Self::places(plan, block).1.into_iter().enumerate() {
+            let slices = (0..slices_of(plan, place)).map(|slice| {
+                let shape = (place.columns.1, place.chunk.rows);
+                self.late(b, number + slice).load(b, (0, 0), shape)
+            });
+            let slices = slices.collect();
+            finish(b, plan, codes, Products { place, slices });
+        }
+    }
+
+    /// Dequantizes the first k-blocks of a block's first chunk.
+    pub(super) fn dequantize_ahead(
+        self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        codes: &Codes,
+        block: (usize, usize),
+    ) {
+        let chunk = Self::chunks(plan, block)[0];
+        let to = Buffer::whole(self.overlap().ahead);
+        for k_block in 0..plan.blocks_ahead() {
+            self.dequantize_block(b, plan, codes, chunk, k_block, &to);
+        }
+    }
+
+    /// The parts of a later block's result that are complete at its end, and the one of the last products.
+    pub(super) fn parts(plan: &TpuPlan, (begins, rows): (usize, usize)) -> (Vec<Part>, Part) {
+        let late = Self::places(plan, (begins, rows)).1;
+        let (row, n, end) = (late[0].chunk.row, plan.held().n, begins + rows);
+        let col = if late.iter().all(|place| place.chunk.row == row) { late[0].columns.0 } else { 0 };
+        let above = Part { rows: (begins, row - begins), columns: (0, n) };
+        let beside = Part { rows: (row, end - row), columns: (0, col) };
+        let early = [above, beside].into_iter().filter(|part| part.rows.1 > 0 && part.columns.1 > 0);
+        (early.collect(), Part { rows: (row, end - row), columns: (col, n - col) })
+    }
+
+    /// What is multiplied at once in a later block; the last ones apart, as many as there are MXUs.
+    fn places(plan: &TpuPlan, block: (usize, usize)) -> (Vec<Place>, Vec<Place>) {
         let columns = columns_of(plan, (0, plan.held().n));
-        let count = columns.len() * rows.len();
-        let mut number = 0;
-        for &chunk in rows {
-            self.dequantize_rows(b, plan, codes, chunk);
-            for &columns in &columns {
-                self.product(b, plan, codes, chunk, columns, is_left_over(number, count));
-                number += 1;
-            }
+        let chunks = Self::chunks(plan, block).into_iter();
+        let mut early = places(chunks.flat_map(|chunk| columns.iter().map(move |&columns| (chunk, columns))));
+        let is_cut = early.last().is_some_and(|&last| slices_of(plan, last) == MXUS);
+        let late = if is_cut { 1 } else { MXUS.min(early.len()) };
+        let late = early.split_off(early.len() - late);
+        (early, late)
+    }
+
+    /// Whether a block of rows leaves work to the next one.
+    pub(super) fn overlaps(self) -> bool {
+        self.overlap.is_some()
+    }
+
+    fn overlap(self) -> Overlap {
+        self.overlap.expect("blocks of rows overlap")
+    }
+
+    /// The buffer of a late product.
+    fn late(self, b: &mut FunctionBuilder, number: usize) -> Buffer {
+        let number = b.i32(number);
+        Buffer::one_of(b, self.overlap().late, number)
+    }
+
+    fn keep(self, b: &mut FunctionBuilder, number: usize, products: Products) {
+        for (slice, product) in products.slices.into_iter().enumerate() {
+            self.late(b, number + slice).store(b, product, (0, 0));
         }
     }
 
-    fn dequantize_rows(self, b: &mut FunctionBuilder, plan: &TpuPlan, codes: &Codes, chunk: RowChunk) {
+    /// Dequantizes a chunk of rows, except for the first k-blocks, which are `ready`.
+    fn dequantize_rows(
+        self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        codes: &Codes,
+        chunk: RowChunk,
+        ready: usize,
+    ) {
         let qb = plan.problem.quant_block.size();
         let slot = b.i32(chunk.slot);
         let to = Buffer::one_of(b, self.x, slot);
-        for k_block in 0..plan.k_blocks() {
-            let length = plan.block_length(k_block);
-            let block = codes.x.load(b, (chunk.row, k_block * qb), (chunk.rows, length));
-            let block = b.transpose(block);
-            let scale = codes.x_scale.load(b, (k_block, chunk.row), (1, chunk.rows));
-            let values = dequantized(b, block, scale);
-            store_block(b, &to, values, (k_block * qb, 0), (qb, chunk.rows));
+        if ready > 0 {
+            let values = Buffer::whole(self.overlap().ahead).load(b, (0, 0), (ready * qb, chunk.rows));
+            to.store(b, values, (0, 0));
         }
+        for k_block in ready..plan.k_blocks() {
+            self.dequantize_block(b, plan, codes, chunk, k_block, &to);
+        }
+    }
+
+    fn dequantize_block(
+        self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        codes: &Codes,
+        chunk: RowChunk,
+        k_block: usize,
+        to: &Buffer,
+    ) {
+        let qb = plan.problem.quant_block.size();
+        let length = plan.block_length(k_block);
+        let block = codes.x.load(b, (chunk.row, k_block * qb), (chunk.rows, length));
+        let block = b.transpose(block);
+        let scale = codes.x_scale.load(b, (k_block, chunk.row), (1, chunk.rows));
+        let values = dequantized(b, block, scale);
+        store_block(b, to, values, (k_block * qb, 0), (qb, chunk.rows));
     }
 
     fn dequantize_columns(
@@ -143,31 +308,88 @@ impl Dequantized {
         (Buffer::one_of(b, self.w, slot), first)
     }
 
-    fn product(
-        self,
-        b: &mut FunctionBuilder,
-        plan: &TpuPlan,
-        codes: &Codes,
-        chunk: RowChunk,
-        (col, cols): (usize, usize),
-        is_left_over: bool,
-    ) {
+    fn products(self, b: &mut FunctionBuilder, plan: &TpuPlan, place: Place) -> Products {
+        let (chunk, (col, cols)) = (place.chunk, place.columns);
         let slot = b.i32(chunk.slot);
         let x = Buffer::one_of(b, self.x, slot);
         let (w, first) = self.columns(b, plan, col);
-        let slices = plan.matmul_slices(is_left_over).into_iter();
-        let products = slices.map(|(k, length)| {
+        let slices = plan.matmul_slices(place.is_left_over).into_iter();
+        let slices = slices.map(|(k, length)| {
             let lhs = w.load(b, (first, k), (cols, length));
             let rhs = x.load(b, (k, 0), (length, chunk.rows));
             b.matmul_by_columns(lhs, rhs)
         });
-        let products = products.collect();
-        let product = sum_apart(b, products);
-        // Narrow values are transposed faster.
-        let result = b.to_float(product, float(plan.kernel_out()));
-        let result = b.transpose(result);
-        codes.out.store(b, result, (chunk.row, col));
+        Products { place, slices: slices.collect() }
     }
+}
+
+/// Moves products to the result.
+pub(super) fn finish(b: &mut FunctionBuilder, plan: &TpuPlan, codes: &Codes, products: Products) {
+    let Products { place, slices } = products;
+    let product = sum_apart(b, slices);
+    // Narrow values are transposed faster.
+    let result = b.to_float(product, float(plan.kernel_out()));
+    let result = b.transpose(result);
+    codes.out.store(b, result, (place.chunk.row, place.columns.0));
+}
+
+/// Multiplies a block of codes; every k-block has its own matmul.
+pub(super) fn multiply_codes(
+    b: &mut FunctionBuilder,
+    plan: &TpuPlan,
+    codes: &Codes,
+    (begins, count): (usize, usize),
+) {
+    let qb = plan.problem.quant_block.size();
+    let (rows, cols) = plan.chunk;
+    let width = cols.min(qb);
+    let Codes { x, x_scale, w, w_scale, out } = codes;
+    for row in (begins..begins + count).step_by(rows) {
+        let rows = rows.min(begins + count - row);
+        for col in (0..plan.held().n).step_by(cols) {
+            let cols = cols.min(plan.held().n - col);
+            let mut sums: Vec<Value> = Vec::new();
+            for k_block in 0..plan.k_blocks() {
+                let length = plan.block_length(k_block);
+                let lhs = w.load(b, (col, k_block * qb), (cols, length));
+                let rhs = x.load(b, (row, k_block * qb), (rows, length));
+                let product = b.matmul(lhs, rhs);
+                let of_rows = x_scale.load(b, (k_block, row), (1, rows));
+                for (part, offset) in (0..cols).step_by(width).enumerate() {
+                    let width = width.min(cols - offset);
+                    let of_columns = w_scale.get(b, col + offset, width, k_block);
+                    let scale = times(b, of_rows, of_columns);
+                    let product = b.slice(product, &[offset, 0], &[width, rows]);
+                    let product = scaled(b, product, scale);
+                    match sums.get_mut(part) {
+                        None => sums.push(product),
+                        Some(sum) => *sum = b.addf(*sum, product),
+                    }
+                }
+            }
+            for (part, sum) in sums.into_iter().enumerate() {
+                let sum = b.transpose(sum);
+                let result = b.to_float(sum, float(plan.kernel_out()));
+                out.store(b, result, (row, col + part * width));
+            }
+        }
+    }
+}
+
+/// Matmuls between two waits; the last one of an odd number is left over.
+fn places(order: impl Iterator<Item = (RowChunk, (usize, usize))>) -> Vec<Place> {
+    let place = |(chunk, columns)| Place { chunk, columns, is_left_over: false };
+    let mut places: Vec<Place> = order.map(place).collect();
+    let count = places.len();
+    if let Some(last) = places.last_mut() {
+        last.is_left_over = is_left_over(count - 1, count);
+    }
+    places
+}
+
+/// Number of slices along K.
+fn slices_of(plan: &TpuPlan, place: Place) -> usize {
+    plan.matmul_slices(place.is_left_over).len()
 }
 
 /// Columns that are multiplied at once: first column and number.
