@@ -29,8 +29,8 @@ pub(super) fn operand_stays(rows: usize, k: usize, gpu: &HopperGpu) -> bool {
     rows * k <= gpu.l2 * 2 / 5
 }
 
-/// Whether only so many CTAs run as finish their tiles in as many rounds: cold calls then take up to 2.4 % less,
-/// others as long. Few rows need every SM to load the weight, and short tiles to store results.
+/// Whether only so many CTAs run as finish their tiles in as many rounds: cold calls then take up to 2.4 %
+/// less, others as long. Few rows need every SM to load the weight, and short tiles to store results.
 pub(super) fn needs_few_sms(problem: &Problem, cluster: ClusterMode) -> bool {
     let (rows, stages) = (problem.m, problem.k / STAGE_K);
     cluster != ClusterMode::SplitTail && rows >= 192 && stages >= 16
