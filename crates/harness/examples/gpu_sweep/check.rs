@@ -93,11 +93,11 @@ pub(crate) fn check(gpu: &Gpu, seed: u64) -> Result<()> {
     }
     let all = |problem: &Problem| {
         let mut all = plans(gpu, problem);
-        // The chosen plan, and a sixth of the other candidates of `strip`, a different sixth each time.
+        // The chosen plan, and a twelfth of the other candidates of `strip`, other ones each time.
         let mut turn = problem.m;
         all.retain(|_| {
             turn += 1;
-            turn.is_multiple_of(6)
+            turn.is_multiple_of(12)
         });
         for strategy in Strategy::ALL {
             all.push(HopperPlan::best(problem, gpu.properties(), strategy).expect("fits"));
