@@ -163,11 +163,10 @@ fn double_buffered_execution(facts: &Facts) -> CheckOutcome {
     copied_ahead(operands)
 }
 
-/// Checks that each operand with several copies alternates between slots, and is copied during matmuls. One
-/// whose parts all stay where they were copied to needs no copy during matmuls, beside another that has some.
+/// Checks that each operand with several copies alternates between slots, and is copied during matmuls.
 fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) -> CheckOutcome {
     let mut proof = Vec::new();
-    let mut resident = None;
+    let mut blocks = 0;
     for (index, routes) in operands {
         if let Some(read) = routes.iter().find_map(|copy| copy.read_too_early.as_ref()) {
             let line = read.place.line;
@@ -176,25 +175,22 @@ fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) 
         }
         let starts: u64 = routes.iter().map(|copy| copy.starts).sum();
         let Some(first) = routes.first().filter(|_| starts > 1) else { continue };
-        let slots: usize = routes.iter().filter_map(|copy| copy.depth).sum();
+        blocks += 1;
         let deep = routes.iter().find(|copy| copy.depth >= Some(2) && copy.overlaps_multiply == Some(true));
-        let fails = |says: String| CheckOutcome::fail(says, vec![first.evidence.clone()]);
-        let not_ahead = || format!("no copy of operand {index} is in flight while the matrix units work");
         match deep {
             Some(copy) => proof.push(copy.evidence.clone()),
-            None if slots as u64 >= starts => resident = Some(fails(not_ahead())),
-            None if first.depth.unwrap_or_default() < 2 => {
-                return fails(format!(
-                    "operand {index} is copied {starts} times into one place, so no copy can run ahead"
-                ));
+            None => {
+                let says = if first.depth.unwrap_or_default() < 2 {
+                    format!(
+                        "operand {index} is copied {starts} times into one place, so no copy can run ahead"
+                    )
+                } else {
+                    format!("no copy of operand {index} is in flight while the matrix units work")
+                };
+                return CheckOutcome::fail(says, vec![first.evidence.clone()]);
             }
-            None => return fails(not_ahead()),
         }
     }
-    if let Some(fails) = resident.filter(|_| proof.is_empty()) {
-        return fails;
-    }
-    let blocks = proof.len();
     if blocks == 0 {
         return CheckOutcome::unknown("every operand is copied once: there is nothing to overlap");
     }

@@ -7,7 +7,7 @@ use octile_core::{
 };
 use octile_dump::{
     checks::CheckId,
-    facts::{Copy, Facts, FileKind, Level, Matmul},
+    facts::{Facts, FileKind, Level, Matmul},
 };
 use serde::Serialize;
 
@@ -191,12 +191,11 @@ fn is_emulated(facts: &Facts) -> bool {
     facts.matmuls.iter().filter(|matmul| matmul.level == Level::Llo).all(|matmul| matmul.emulated)
 }
 
-/// Whether no core loads a second block: what it loads, whole or in parts, stays where it was copied to.
+/// Whether no core loads a second block.
 fn copies_once(blocks: Option<usize>, facts: &Facts) -> bool {
     let cores = facts.cores.unwrap_or(1);
     let mut inbound = facts.copies.iter().filter(|copy| copy.level == Level::Llo && copy.inbound);
-    let stays = |copy: &Copy| copy.starts <= copy.depth.unwrap_or(1).max(1) as u64;
-    blocks.is_some_and(|blocks| blocks <= cores) && inbound.all(stays)
+    blocks.is_some_and(|blocks| blocks <= cores) && inbound.all(|copy| copy.starts <= 1)
 }
 
 /// Whether a kernel is the dequantizing variant. Only `strip` has one, and the kernel's own Mosaic text shows
