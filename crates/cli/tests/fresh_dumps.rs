@@ -48,6 +48,20 @@ fn activations_of_every_kind_pass() {
 }
 
 #[test]
+fn operands_that_stay_on_chip_pass() {
+    // x arrives in two parts while weights stream; and in one, beside several blocks of weights.
+    for shape in ["512x2048x512:128", "300x1024x1024:128"] {
+        let place = TempDir::new().unwrap();
+        check_in(&place, "tpu7x", shape, &[]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
+        let output =
+            command.args(["verify", "v4_whole_k_strip"]).current_dir(place.path().join("out")).output();
+        let said = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(said.contains("PASS double-buffered  1 data operand prefetched"), "{shape}: {said}");
+    }
+}
+
+#[test]
 fn waivers_apply_only_to_the_planned_version() {
     let place = TempDir::new().unwrap();
     check_in(&place, "tpu7x", "512x512x512:128", &["--mode", "aligned", "--x-scales", "block"]);

@@ -270,7 +270,7 @@ fn a_damaged_table_is_one_sentence_and_stops_no_multiplication() {
     for damaged in [&whole[..whole.len() / 2], "", "[]", "\u{0}", other_version.as_str()] {
         fs::write(path.join("cpu.json"), damaged).unwrap();
         let (_, note) = bench_isa(path, shape, &[], &[]);
-        assert!(note.contains("ignoring tuned plans: cannot use "), "{damaged:?}: {note}");
+        assert!(note.contains("ignoring your tuned plans: cannot use "), "{damaged:?}: {note}");
         assert_eq!(note.lines().count(), 1, "{note}");
         let output = tune(path, &[shape]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{damaged:?}");

@@ -39,7 +39,10 @@ impl ScaleLayout {
         along_rows.saturating_add(along_k).saturating_add(1)
     }
 
-    /// Copies scales of this layout into K-major ones.
+    /// Copies scales of this layout, which hold its [span](ScaleLayout::span), into K-major ones.
+    ///
+    /// # Panics
+    /// If they hold less.
     pub fn to_k_major(self, scales: &[f32], (rows, k_blocks): (usize, usize)) -> Vec<f32> {
         (0..rows).flat_map(|row| (0..k_blocks).map(move |k| scales[row * self.row + k * self.k])).collect()
     }

@@ -78,8 +78,9 @@ pub struct DeviceOperands {
     /// Their layout; row-major without padding if there is none.
     ///
     /// MN-major scales are the fastest, if each block of K is padded to 16 bytes: `ScaleLayout { row: 1, k }`
-    /// where k is a multiple of 4. Then the kernel reads 16 bytes at once, and those of the last scale must
-    /// exist too, with any content.
+    /// where k is a multiple of 4, as [`ScaleLayout::aligned`] makes it. Then the kernel reads 16 bytes at
+    /// once, and those of the last scale must exist too, with any content: [`ScaleLayout::extent`] elements.
+    /// A stride must fit in 32 bits in bytes.
     pub x_scale_layout: Option<ScaleLayout>,
     /// `[N, K]` codes of the weight.
     pub w: u64,

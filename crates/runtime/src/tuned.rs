@@ -68,7 +68,7 @@ fn of_process(target: TunedTarget) -> &'static LoadedTables {
         [const { OnceLock::new() }; TunedTarget::ALL.len()];
     LOADED[target as usize].get_or_init(|| {
         let read = TunedFolder::of_user().map_or_else(|| Ok(TunedTable::default()), |user| user.read(target));
-        let note = read.as_ref().err().map(|error| format!("ignoring tuned plans: {error}"));
+        let note = read.as_ref().err().map(|error| format!("ignoring your tuned plans: {error}"));
         let tables = TunedTables::of_user(read.unwrap_or_default()).over_shipped(target);
         LoadedTables { tables, note }
     })

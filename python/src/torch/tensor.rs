@@ -54,6 +54,10 @@ impl Operand {
     /// The layout of scales [..., blocks of K], if their rows are equally far apart.
     pub(super) fn scale_layout(&self) -> Option<ScaleLayout> {
         let (&k_blocks, leading) = self.properties.shape.sides().split_last()?;
+        // Strides of what has no elements are arbitrary.
+        if leading.contains(&0) {
+            return None;
+        }
         let (&k, strides) = self.strides.sides().split_last()?;
         let (mut rows, mut row) = (1, 1);
         // The stride of a side of length 1 does not matter.

@@ -105,3 +105,18 @@ def test_rows_of_codes_that_are_nan_give_nan():
     x.view(torch.uint8)[2, 7] = 0x7F
     expected[2] = float("nan")
     assert torch.equal(linear(x, CODES, SCALES, x_scales=x_scales).nan_to_num(7), expected.nan_to_num(7))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("strides", [(3, 1), (1, 8), (5, 1)])
+def test_rows_whose_scales_are_not_finite_give_nan(value, strides):
+    """So do the scales that vLLM computes for rows of memory that nothing was written to."""
+    x, x_scales = X.to(FP8), torch.rand(6, 3) + 0.1
+    expected = linear(x, CODES, SCALES, x_scales=x_scales)
+    expected[[1, 4, 5]] = float("nan")
+    given = torch.full((48,), float("nan")).as_strided((6, 3), strides).copy_(x_scales)
+    given[1, 2] = given[4] = value
+    x.view(torch.uint8)[4:, 7] = 0x7F
+    assert torch.equal(linear(x, CODES, SCALES, x_scales=given).nan_to_num(7), expected.nan_to_num(7))
+    with pytest.raises(ValueError, match="negative"):
+        linear(x, CODES, SCALES, x_scales=-given)

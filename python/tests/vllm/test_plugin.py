@@ -165,13 +165,16 @@ def test_activations_may_be_quantized_by_vllm(monkeypatch):
         assert (product.float() - exact).abs().max() < 0.01 * exact.abs().max()
 
 
-def test_rows_that_are_not_finite_do_not_stop_others():
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("is_quantized_by_vllm", [False, True])
+def test_rows_that_are_not_finite_do_not_stop_others(monkeypatch, is_quantized_by_vllm, value):
     """vLLM warms up with memory that nothing was written to, and pads batches with it."""
+    monkeypatch.setattr(type(chosen()), "apply_input_quant", is_quantized_by_vllm)
     layer, codes, scales = fp8_layer()
     kernel = chosen()
     kernel.process_weights_after_loading(layer)
     x = torch.randn(3, 256, dtype=torch.bfloat16)
-    x[1, 5] = float("nan")
+    x[1, 5] = value
     product = kernel.apply_weights(layer, x)
     assert product[1].isnan().all() and product[[0, 2]].isfinite().all()
 

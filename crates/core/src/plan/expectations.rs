@@ -80,7 +80,9 @@ impl TpuPlan {
         }
         let blocks = match (self.row_pipeline, self.weight_pipeline) {
             (Some(_), _) => self.grid.m * self.row_blocks().len(),
-            (None, Some(pipeline)) => self.problem.n.div_ceil(pipeline.columns),
+            (None, Some(pipeline)) => {
+                self.problem.n.div_ceil(pipeline.columns).max(self.weight_blocks().len())
+            }
             (None, None) => self.steps(),
         };
         Expectations { blocks: Some(blocks), ..expectations }

@@ -164,9 +164,9 @@ fn double_buffered_execution(facts: &Facts) -> CheckOutcome {
 }
 
 /// Checks that each operand with several copies alternates between slots, and is copied during matmuls.
+/// Beside such an operand, another one may stay on chip whole, copied in parts.
 fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) -> CheckOutcome {
-    let mut proof = Vec::new();
-    let mut blocks = 0;
+    let (mut proof, mut whole) = (Vec::new(), None);
     for (index, routes) in operands {
         if let Some(read) = routes.iter().find_map(|copy| copy.read_too_early.as_ref()) {
             let line = read.place.line;
@@ -175,27 +175,83 @@ fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) 
         }
         let starts: u64 = routes.iter().map(|copy| copy.starts).sum();
         let Some(first) = routes.first().filter(|_| starts > 1) else { continue };
-        blocks += 1;
-        let deep = routes.iter().find(|copy| copy.depth >= Some(2) && copy.overlaps_multiply == Some(true));
-        match deep {
+        let places: usize = routes.iter().filter_map(|copy| copy.depth).sum();
+        let is_ahead = |copy: &Copy| {
+            copy.overlaps_multiply == Some(true) && (copy.depth >= Some(2) || copy.fills_each_place_once())
+        };
+        let ahead = routes.iter().find(|copy| places >= 2 && is_ahead(copy));
+        let is_late = || {
+            let says = format!("no copy of operand {index} is in flight while the matrix units work");
+            CheckOutcome::fail(says, vec![first.evidence.clone()])
+        };
+        match ahead {
             Some(copy) => proof.push(copy.evidence.clone()),
-            None => {
-                let says = if first.depth.unwrap_or_default() < 2 {
-                    format!(
-                        "operand {index} is copied {starts} times into one place, so no copy can run ahead"
-                    )
-                } else {
-                    format!("no copy of operand {index} is in flight while the matrix units work")
-                };
+            None if places < 2 => {
+                let says = format!(
+                    "operand {index} is copied {starts} times into one place, so no copy can run ahead"
+                );
                 return CheckOutcome::fail(says, vec![first.evidence.clone()]);
             }
+            None if routes.iter().all(|copy| copy.fills_each_place_once()) => {
+                whole.get_or_insert_with(is_late);
+            }
+            None => return is_late(),
         }
     }
-    if blocks == 0 {
-        return CheckOutcome::unknown("every operand is copied once: there is nothing to overlap");
+    match (proof.len(), whole) {
+        (0, Some(is_late)) => is_late,
+        (0, None) => CheckOutcome::unknown("every operand is copied once: there is nothing to overlap"),
+        (blocks, _) => CheckOutcome::pass(
+            format!("{} prefetched into two or more buffers", counted(blocks, "data operand")),
+            proof,
+        ),
     }
-    CheckOutcome::pass(
-        format!("{} prefetched into two or more buffers", counted(blocks, "data operand")),
-        proof,
-    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{checks::Verdict, facts::Evidence, source::Place};
+
+    fn copy(starts: u64, depth: usize, overlaps_multiply: bool) -> Copy {
+        let place = Place { line: 1, column: 1 };
+        Copy {
+            level: Level::Llo,
+            from: Space::Hbm,
+            to: Space::Vmem,
+            operand: None,
+            role: Some(Role::Data),
+            inbound: true,
+            starts,
+            bytes: None,
+            depth: Some(depth),
+            overlaps_multiply: Some(overlaps_multiply),
+            read_too_early: None,
+            evidence: Evidence { file: String::new(), place, excerpt: String::new() },
+        }
+    }
+
+    #[test]
+    fn an_operand_may_stay_on_chip_beside_one_that_is_prefetched() {
+        let verdict = |x: &Copy, w: &Copy| copied_ahead([(0, vec![x]), (1, vec![w])]).verdict;
+        let (once, parts, streamed) = (copy(1, 1, false), copy(2, 2, false), copy(9, 2, true));
+        assert_eq!(verdict(&parts, &streamed), Verdict::Pass);
+        assert_eq!(verdict(&once, &streamed), Verdict::Pass);
+        // Neither runs ahead, a place is used again, or there is one place.
+        assert_eq!(verdict(&parts, &parts), Verdict::Fail);
+        assert_eq!(verdict(&parts, &once), Verdict::Fail);
+        assert_eq!(verdict(&copy(3, 2, false), &streamed), Verdict::Fail);
+        assert_eq!(verdict(&copy(2, 1, false), &streamed), Verdict::Fail);
+        assert_eq!(verdict(&once, &once), Verdict::NotObservable);
+    }
+
+    #[test]
+    fn two_blocks_may_have_a_buffer_each() {
+        let verdict = |w: [&Copy; 2]| copied_ahead([(1, w.to_vec())]).verdict;
+        let (before, beside) = (copy(1, 1, false), copy(1, 1, true));
+        assert_eq!(verdict([&before, &beside]), Verdict::Pass);
+        assert_eq!(verdict([&before, &before]), Verdict::Fail);
+        // The copies during matmuls all go to one place.
+        assert_eq!(verdict([&before, &copy(9, 1, true)]), Verdict::Fail);
+    }
 }

@@ -225,6 +225,13 @@ pub struct Copy {
     pub evidence: Evidence,
 }
 
+impl Copy {
+    /// Whether no copy overwrites what another one brought, so that none waits for a free slot.
+    pub fn fills_each_place_once(&self) -> bool {
+        self.starts <= self.depth.unwrap_or(1).max(1) as u64
+    }
+}
+
 /// Balance of copy starts and waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Balance {

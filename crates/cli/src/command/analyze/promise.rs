@@ -7,7 +7,7 @@ use octile_core::{
 };
 use octile_dump::{
     checks::CheckId,
-    facts::{Facts, FileKind, Level, Matmul},
+    facts::{Copy, Facts, FileKind, Level, Matmul},
 };
 use serde::Serialize;
 
@@ -191,11 +191,11 @@ fn is_emulated(facts: &Facts) -> bool {
     facts.matmuls.iter().filter(|matmul| matmul.level == Level::Llo).all(|matmul| matmul.emulated)
 }
 
-/// Whether no core loads a second block.
+/// Whether no core loads a second block. One block may come in parts, each to its own place.
 fn copies_once(blocks: Option<usize>, facts: &Facts) -> bool {
     let cores = facts.cores.unwrap_or(1);
     let mut inbound = facts.copies.iter().filter(|copy| copy.level == Level::Llo && copy.inbound);
-    blocks.is_some_and(|blocks| blocks <= cores) && inbound.all(|copy| copy.starts <= 1)
+    blocks.is_some_and(|blocks| blocks <= cores) && inbound.all(Copy::fills_each_place_once)
 }
 
 /// Whether a kernel is the dequantizing variant. Only `strip` has one, and the kernel's own Mosaic text shows
