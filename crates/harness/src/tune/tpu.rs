@@ -1,5 +1,7 @@
 //! Plans of a TPU, by static cycles of the real compiler, without a TPU.
 
+use std::thread;
+
 use octile_core::{
     Problem, Strategy,
     device::tpu::TpuChip,
@@ -12,11 +14,16 @@ use super::{Model, Trial, Tuner};
 use crate::{
     HarnessError, Result,
     check::Check,
-    static_cycles::{CycleBound, StaticCounter, StaticCycles},
+    static_cycles::{CycleBound, StaticCounter, StaticCycles, StaticCyclesError},
 };
 
 /// Candidates that are compiled unless the user names a number.
 const MOST_CANDIDATES: usize = 12;
+/// Candidates that the model expects to take more than this factor of the default's cycles are not compiled:
+/// it is off by some percent, and those take the compiler the longest.
+const HOPELESS: f64 = 1.3;
+/// Most candidates that are compiled at once: a large kernel takes the compiler gigabytes.
+const MOST_AT_ONCE: usize = 4;
 
 /// A chip, and the compiler for it.
 pub struct TpuTuner {
@@ -37,6 +44,17 @@ impl TpuTuner {
     /// The same with at most so many candidates, the default one included.
     pub fn with_candidates(self, most_candidates: usize) -> Self {
         Self { most_candidates: most_candidates.max(2), ..self }
+    }
+
+    /// The default plan, and of the others those that the model expects most of.
+    fn promising(&self, problem: &Problem) -> Vec<TpuPlan> {
+        let mut plans = TpuPlan::candidates(problem, self.chip, Strategy::Strip);
+        let Some((default, others)) = plans.split_first_mut() else { return plans };
+        let worth = HOPELESS * default.modelled_cycles();
+        others.sort_by(|a, b| a.modelled_cycles().total_cmp(&b.modelled_cycles()));
+        let promising = others.iter().take_while(|plan| plan.modelled_cycles() <= worth).count();
+        plans.truncate((1 + promising).min(self.most_candidates));
+        plans
     }
 }
 
@@ -63,26 +81,38 @@ impl Tuner for TpuTuner {
     }
 
     fn candidates(&self, problem: &Problem) -> Option<usize> {
-        Some(TpuPlan::candidates(problem, self.chip, Strategy::Strip).len().min(self.most_candidates))
+        Some(self.promising(problem).len())
     }
 
     fn trial<'a>(&'a self, problem: &Problem) -> Result<Box<dyn Trial + 'a>> {
-        let mut plans = TpuPlan::candidates(problem, self.chip, Strategy::Strip);
+        let mut plans = self.promising(problem);
         if plans.is_empty() {
             // The error of the default plan tells why there is none.
             plans.push(TpuPlan::new(problem, self.chip, Strategy::Strip, BlockMode::Auto)?);
         }
-        // The default one, and of the others those that the model expects most of.
-        plans[1..].sort_by(|a, b| a.modelled_cycles().total_cmp(&b.modelled_cycles()));
-        plans.truncate(self.most_candidates);
-        Ok(Box::new(TpuTrial { tuner: self, counted: vec![None; plans.len()], plans }))
+        Ok(Box::new(TpuTrial { tuner: self, counted: plans.iter().map(|_| None).collect(), plans }))
     }
 }
 
 struct TpuTrial<'a> {
     tuner: &'a TpuTuner,
     plans: Vec<TpuPlan>,
-    counted: Vec<Option<StaticCycles>>,
+    counted: Vec<Option<Result<StaticCycles, StaticCyclesError>>>,
+}
+
+impl TpuTrial<'_> {
+    /// Counts the cycles of a candidate, and beside it of those that follow, as many as there are cores.
+    fn count_from(&mut self, candidate: usize) {
+        let at_once = thread::available_parallelism().map_or(1, usize::from).min(MOST_AT_ONCE);
+        let counter = &self.tuner.counter;
+        let left = self.plans.iter().zip(&mut self.counted).skip(candidate);
+        let left = left.filter(|(_, counted)| counted.is_none());
+        thread::scope(|scope| {
+            for (plan, counted) in left.take(at_once) {
+                scope.spawn(move || *counted = Some(counter.count(plan)));
+            }
+        });
+    }
 }
 
 impl Trial for TpuTrial<'_> {
@@ -96,17 +126,16 @@ impl Trial for TpuTrial<'_> {
     }
 
     fn sample(&mut self, candidate: usize) -> Result<Vec<f64>> {
-        let counted = self.tuner.counter.count(&self.plans[candidate]);
-        let counted = match counted {
+        if self.counted[candidate].is_none() {
+            self.count_from(candidate);
+        }
+        match &self.counted[candidate] {
+            // Tiles differ in padding, which happens before the kernel.
+            Some(Ok(counted)) => Ok(vec![counted.total() + self.plans[candidate].padding_cycles()]),
             // A candidate that the compiler rejects is no candidate; a default that it rejects is an error.
-            Err(error) if candidate == 0 => return Err(HarnessError::Contender(Box::new(error))),
-            Err(_) => return Ok(vec![f64::MAX]),
-            Ok(counted) => counted,
-        };
-        // Tiles differ in padding, which happens before the kernel.
-        let total = counted.total() + self.plans[candidate].padding_cycles();
-        self.counted[candidate] = Some(counted);
-        Ok(vec![total])
+            Some(Err(error)) if candidate == 0 => Err(HarnessError::Contender(error.to_string().into())),
+            _ => Ok(vec![f64::MAX]),
+        }
     }
 
     fn check(&mut self, _: usize) -> Result<Option<Check>> {
@@ -122,7 +151,7 @@ impl Trial for TpuTrial<'_> {
     }
 
     fn limit(&self, candidate: usize) -> Option<String> {
-        let counted = self.counted[candidate].as_ref()?;
+        let counted = self.counted[candidate].as_ref()?.as_ref().ok()?;
         let total = counted.total().max(1.0);
         let limit = if counted.stalled > 0.25 * total {
             "HBM"
