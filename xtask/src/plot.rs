@@ -1,7 +1,8 @@
 //! `cargo xtask plot`: draws any record of a sample of shapes as ratios against M.
 //!
 //! Three kinds of records have such ratios: `bench/peers/gpu/compare.py` (TFLOP/s of every library),
-//! `bench/peers/torch_cpu.py` (times of every contender), and searches (`default_over_best` of every shape).
+//! `bench/peers/torch_cpu.py` (times of every contender), and searches (`default_over_best` of every shape,
+//! and with static cycles `default_over_bound`).
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
@@ -124,6 +125,9 @@ fn series(record: &Value) -> Option<Series> {
     for shape in record["shapes"].as_array().into_iter().flatten() {
         let m = rows(shape["shape"].as_str()?)?;
         add("default plan over the fastest candidate".to_owned(), m, shape["default_over_best"].as_f64()?);
+        if let Some(over_bound) = shape["default_over_bound"].as_f64() {
+            add("default plan over the larger of the MXU and the HBM bound".to_owned(), m, 1.0 / over_bound);
+        }
     }
     Some(series)
 }
@@ -200,6 +204,12 @@ mod tests {
         assert_eq!(of(cpu).unwrap()["over torch bf16"], [(16.0, 3.0)]);
         let search = r#"{"shapes": [{"shape": "7x2x3:128", "default_over_best": 0.9}]}"#;
         assert_eq!(of(search).unwrap().into_values().next().unwrap(), [(7.0, 0.9)]);
+        let cycles =
+            r#"{"shapes": [{"shape": "7x2x3:128", "default_over_best": 1, "default_over_bound": 2}]}"#;
+        assert_eq!(
+            of(cycles).unwrap()["default plan over the larger of the MXU and the HBM bound"],
+            [(7.0, 0.5)]
+        );
         assert!(of("{}").unwrap().is_empty());
         assert!(of(r#"{"shapes": [{"shape": "x"}]}"#).is_none());
     }
