@@ -161,7 +161,7 @@ impl CpuPlan {
         let most_rows = if one_reader && tile.decodes_twice(&problem) { tile.rows } else { most_rows };
         let most_rows = blocking.rows.unwrap_or(most_rows);
         let grid = grid(strip_rows, problem.n, tile, most_rows, threads, one_reader);
-        let lane_unit = tile.lane_unit();
+        let lane_unit = tile.lane_unit(threads);
         let block_units = strip_rows.div_ceil(lane_unit).div_ceil(grid.0);
         let block_rows = strip_rows.min(block_units * lane_unit).next_multiple_of(tile.row_unit);
         let (units, panels) = (strip_rows.div_ceil(lane_unit), problem.n.div_ceil(PANEL));
@@ -286,7 +286,7 @@ impl CpuPlan {
     pub fn lane(&self, index: usize, rows: Range<usize>) -> Lane {
         let (along_rows, along_cols) = self.grid;
         let (row, col) = (index / along_cols, index % along_cols);
-        let unit = self.tile.lane_unit();
+        let unit = self.tile.lane_unit(self.threads);
         let units = part(rows.len().div_ceil(unit), along_rows, row);
         let limit = |at: usize| rows.end.min(rows.start + at * unit);
         Lane {
@@ -353,10 +353,10 @@ fn strip_rows(problem: &Problem) -> usize {
 const PANEL_COST: usize = 4;
 
 impl RegisterTile {
-    /// Rows that lanes are made of: where tiles of any number of rows are as fast, lanes differ by one row at
-    /// most. Otherwise they are whole tiles, so that at most one lane has a partial one.
-    const fn lane_unit(self) -> usize {
-        if self.row_unit == 1 { 1 } else { self.rows }
+    /// Rows that the lanes of several threads are made of: where tiles may have any number of rows, lanes
+    /// differ by one row at most. Otherwise they are whole tiles, so that at most one lane has a partial one.
+    const fn lane_unit(self, threads: usize) -> usize {
+        if self.row_unit == 1 && threads > 1 { 1 } else { self.rows }
     }
 
     /// Cost of decoding the activations of a tile.
@@ -378,16 +378,14 @@ impl RegisterTile {
         are_few && problem.n * problem.k <= TWICE_READ_BYTES
     }
 
-    /// Cost of decoding the weights of a panel once per row block, times the units of a tile: that of half a
+    /// Cost of decoding the weights of a panel once per row block, times the rows of a tile: that of half a
     /// tile into a buffer, and less in registers.
-    const fn w_units(self, lane_units: usize, streams: bool) -> usize {
-        let tile_units = self.rows / self.lane_unit();
-        let in_registers =
-            streams && self.can_stream() && lane_units * self.lane_unit() <= self.decoding_rows;
+    const fn w_rows(self, lane_rows: usize, streams: bool) -> usize {
+        let in_registers = streams && self.can_stream() && lane_rows <= self.decoding_rows;
         match (self.decodes_ahead, in_registers) {
-            (true, _) => 4 * tile_units,
-            (false, true) => tile_units * 3 / 2,
-            (false, false) => tile_units * 2,
+            (true, _) => self.rows * 4,
+            (false, true) => self.rows * 3 / 2,
+            (false, false) => self.rows * 2,
         }
     }
 }
@@ -408,26 +406,31 @@ fn grid(
     threads: usize,
     streams: bool,
 ) -> (usize, usize) {
-    let (units, panels) = (rows.div_ceil(tile.lane_unit()), cols.div_ceil(PANEL));
+    let unit = tile.lane_unit(threads);
+    let (units, panels) = (rows.div_ceil(unit), cols.div_ceil(PANEL));
     let along_cols = |along_rows: usize| threads.div_ceil(along_rows).min(panels);
+    // Costs are times the rows of a tile, of which only whole units count.
     let slowest = |&along_rows: &usize| {
         let along_cols = along_cols(along_rows);
         let lane_units = units.div_ceil(along_rows);
+        let (all_rows, lane_rows) = (units * unit, lane_units * unit);
         let lane_panels = panels.div_ceil(along_cols);
-        let w_units = tile.w_units(lane_units, streams);
-        let panel = PANEL_COST * lane_units + w_units;
+        let w_rows = tile.w_rows(lane_rows, streams);
+        let panel = PANEL_COST * lane_rows + w_rows;
+        let lanes = along_rows * along_cols;
         if tile.decodes_ahead {
-            let lane = lane_panels * panel + tile.x_panels() * lane_units;
-            return (along_rows * along_cols).div_ceil(threads) * lane;
+            let lane = lane_panels * panel + tile.x_panels() * lane_rows;
+            return lanes.div_ceil(threads) * lane;
         }
-        // Threads start late and help each other, so that all end within one panel of each other. Where lanes
-        // differ in size, helpers decode the activations again.
-        let again = if is_even(units, along_rows) { 0 } else { lane_units };
-        let all = panels * (PANEL_COST * units + w_units * along_rows)
-            + tile.x_panels() * (units * along_cols + again);
+        // Threads start late and help each other, so that all end within one panel of each other. Helpers
+        // decode the activations again where some thread has more to do.
+        let is_shared = !is_even(units, along_rows) || !lanes.is_multiple_of(threads);
+        let again = if is_shared { lane_rows } else { 0 };
+        let all = panels * (PANEL_COST * all_rows + w_rows * along_rows)
+            + tile.x_panels() * (all_rows * along_cols + again);
         all.div_ceil(threads.min(along_rows * panels)) + if threads > 1 { panel } else { 0 }
     };
-    let fewest = units.div_ceil(most_rows.max(tile.rows) / tile.lane_unit());
+    let fewest = units.div_ceil(most_rows.max(tile.rows) / unit);
     let most = rows.div_ceil(tile.rows).min(fewest.max(4 * threads));
     let along_rows = (fewest..=most).min_by_key(slowest).unwrap_or(1);
     (along_rows, along_cols(along_rows))
