@@ -51,8 +51,10 @@ const GROUP_PANELS: usize = 32;
 /// need no help. Tuned on Zen 5.
 const MOST_UNEVEN: (usize, usize) = (9, 8);
 /// Fewest activations by which a claimed group of panels is multiplied: claiming takes as long as multiplying
-/// a few hundred. And groups of a lane, at least, where they have several panels for that. Tuned on Zen 5.
-const GROUP_ACTIVATIONS: usize = 4 << 10;
+/// a few hundred. AMX multiplies these in a fraction of the time, but was not measured with more. And groups
+/// of a lane, at least, where they have several panels for that. Tuned on Zen 5.
+const GROUP_ACTIVATIONS: usize = 16 << 10;
+const AMX_GROUP_ACTIVATIONS: usize = 4 << 10;
 const FEWEST_GROUPS: usize = 8;
 /// Most bytes of a result that are worth a place in the caches.
 const RESULT_BYTES: usize = 512 << 10;
@@ -158,14 +160,15 @@ impl CpuPlan {
         let one_reader = matches!(strategy, Strategy::Auto | Strategy::Strip);
         let most_rows = if one_reader && tile.decodes_twice(&problem) { tile.rows } else { most_rows };
         let most_rows = blocking.rows.unwrap_or(most_rows);
-        let grid = grid(strip_rows, problem.n, tile, most_rows / tile.rows, threads);
-        let block_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
-        let block_rows = strip_rows.min(block_tiles * tile.rows).next_multiple_of(tile.row_unit);
-        let (tiles, panels) = (strip_rows.div_ceil(tile.rows), problem.n.div_ceil(PANEL));
+        let grid = grid(strip_rows, problem.n, tile, most_rows, threads, one_reader);
+        let lane_unit = tile.lane_unit(threads);
+        let block_units = strip_rows.div_ceil(lane_unit).div_ceil(grid.0);
+        let block_rows = strip_rows.min(block_units * lane_unit).next_multiple_of(tile.row_unit);
+        let (units, panels) = (strip_rows.div_ceil(lane_unit), problem.n.div_ceil(PANEL));
         // A group is claimed as a whole, so that each thread must get as many, of nearly the same size.
         let is_one_group = panels.div_ceil(grid.1) <= GROUP_PANELS
             && (grid.0 * grid.1).is_multiple_of(threads)
-            && is_even(tiles, grid.0)
+            && is_even(units, grid.0)
             && is_even(panels, grid.1);
         let x_bytes = match is_one_group && slabs > 1 && !tile.decodes_ahead {
             true => ONE_GROUP_X_BYTES / operand.bytes(),
@@ -173,7 +176,8 @@ impl CpuPlan {
         };
         let all_of_k_stays = blocking.whole_k.unwrap_or(block_rows * x_bytes_per_row <= x_bytes);
         let (pass_slabs, group_panels) = if all_of_k_stays {
-            let enough = GROUP_ACTIVATIONS / (block_rows * problem.k).max(1);
+            let activations = if tile.decodes_ahead { AMX_GROUP_ACTIVATIONS } else { GROUP_ACTIVATIONS };
+            let enough = activations / (block_rows * problem.k).max(1);
             (slabs, enough.min(panels / grid.1 / FEWEST_GROUPS).max(1))
         } else {
             (1, GROUP_PANELS)
@@ -282,11 +286,11 @@ impl CpuPlan {
     pub fn lane(&self, index: usize, rows: Range<usize>) -> Lane {
         let (along_rows, along_cols) = self.grid;
         let (row, col) = (index / along_cols, index % along_cols);
-        // Whole tiles, so that at most one lane has a partial one.
-        let tiles = part(rows.len().div_ceil(self.tile.rows), along_rows, row);
-        let limit = |tile: usize| rows.end.min(rows.start + tile * self.tile.rows);
+        let unit = self.tile.lane_unit(self.threads);
+        let units = part(rows.len().div_ceil(unit), along_rows, row);
+        let limit = |at: usize| rows.end.min(rows.start + at * unit);
         Lane {
-            rows: limit(tiles.start)..limit(tiles.end),
+            rows: limit(units.start)..limit(units.end),
             panels: part(self.problem.n.div_ceil(PANEL), along_cols, col),
         }
     }
@@ -349,23 +353,40 @@ fn strip_rows(problem: &Problem) -> usize {
 const PANEL_COST: usize = 4;
 
 impl RegisterTile {
+    /// Rows that the lanes of several threads are made of: where tiles may have any number of rows, lanes
+    /// differ by one row at most. Otherwise they are whole tiles, so that at most one lane has a partial one.
+    const fn lane_unit(self, threads: usize) -> usize {
+        if self.row_unit == 1 && threads > 1 { 1 } else { self.rows }
+    }
+
     /// Cost of decoding the activations of a tile.
     const fn x_panels(self) -> usize {
         if self.decodes_ahead { 7 } else { 1 }
     }
 
-    /// Whether two tiles that decode weights in registers are faster than a buffer for both: up to 12 rows
-    /// with AVX-512 BF16 on Zen 5, and weights that the L3 cache holds. Other ISAs were not measured, and
-    /// decode in registers for fewer rows.
+    /// Whether tiles of the most rows can decode weights in registers: with AVX-512 BF16, which was measured
+    /// on Zen 5. Other ISAs decode in registers for fewer rows.
+    const fn can_stream(self) -> bool {
+        self.decoding_rows == self.rows
+    }
+
+    /// Whether two tiles that decode weights in registers are faster than a buffer for both: up to 12 rows,
+    /// and weights that the L3 cache holds.
     const fn decodes_twice(self, problem: &Problem) -> bool {
         let rows = problem.m;
-        let are_few = self.decoding_rows == self.rows && rows > self.rows && rows <= self.rows * 3 / 2;
+        let are_few = self.can_stream() && rows > self.rows && rows <= self.rows * 3 / 2;
         are_few && problem.n * problem.k <= TWICE_READ_BYTES
     }
 
-    /// Cost of decoding the weights of a panel, once per row block.
-    const fn w_tiles(self) -> usize {
-        if self.decodes_ahead { 4 } else { 2 }
+    /// Cost of decoding the weights of a panel once per row block, times the rows of a tile: that of half a
+    /// tile into a buffer, and less in registers.
+    const fn w_rows(self, lane_rows: usize, streams: bool) -> usize {
+        let in_registers = streams && self.can_stream() && lane_rows <= self.decoding_rows;
+        match (self.decodes_ahead, in_registers) {
+            (true, _) => self.rows * 4,
+            (false, true) => self.rows * 3 / 2,
+            (false, false) => self.rows * 2,
+        }
     }
 }
 
@@ -374,28 +395,43 @@ fn is_even(len: usize, parts: usize) -> bool {
     len.div_ceil(parts) * parts * MOST_UNEVEN.1 <= len * MOST_UNEVEN.0
 }
 
-/// Lanes along the rows, of at most `most_tiles`, and along the columns that minimize the time of the slowest
-/// thread. Ties go to fewer lanes.
-fn grid(rows: usize, cols: usize, tile: RegisterTile, most_tiles: usize, threads: usize) -> (usize, usize) {
-    let (tiles, panels) = (rows.div_ceil(tile.rows), cols.div_ceil(PANEL));
+/// Lanes along the rows, of at most `most_rows` or a tile, and along the columns that minimize the time of
+/// the slowest thread. Ties go to fewer lanes. If it `streams`, the only tile of a lane decodes weights in
+/// registers.
+fn grid(
+    rows: usize,
+    cols: usize,
+    tile: RegisterTile,
+    most_rows: usize,
+    threads: usize,
+    streams: bool,
+) -> (usize, usize) {
+    let unit = tile.lane_unit(threads);
+    let (units, panels) = (rows.div_ceil(unit), cols.div_ceil(PANEL));
     let along_cols = |along_rows: usize| threads.div_ceil(along_rows).min(panels);
+    // Costs are times the rows of a tile, of which only whole units count.
     let slowest = |&along_rows: &usize| {
         let along_cols = along_cols(along_rows);
-        let lane_tiles = tiles.div_ceil(along_rows);
+        let lane_units = units.div_ceil(along_rows);
+        let (all_rows, lane_rows) = (units * unit, lane_units * unit);
         let lane_panels = panels.div_ceil(along_cols);
-        let panel = PANEL_COST * lane_tiles + tile.w_tiles();
+        let w_rows = tile.w_rows(lane_rows, streams);
+        let panel = PANEL_COST * lane_rows + w_rows;
+        let lanes = along_rows * along_cols;
         if tile.decodes_ahead {
-            let lane = lane_panels * panel + tile.x_panels() * lane_tiles;
-            return (along_rows * along_cols).div_ceil(threads) * lane;
+            let lane = lane_panels * panel + tile.x_panels() * lane_rows;
+            return lanes.div_ceil(threads) * lane;
         }
-        // Threads start late and help each other, so that all end within one panel of each other. Where lanes
-        // differ in size, helpers decode the activations again.
-        let again = if is_even(tiles, along_rows) { 0 } else { lane_tiles };
-        let all = panels * (PANEL_COST * tiles + tile.w_tiles() * along_rows)
-            + tile.x_panels() * (tiles * along_cols + again);
+        // Threads start late and help each other, so that all end within one panel of each other. Helpers
+        // decode the activations again where some thread has more to do.
+        let is_shared = !is_even(units, along_rows) || !lanes.is_multiple_of(threads);
+        let again = if is_shared { lane_rows } else { 0 };
+        let all = panels * (PANEL_COST * all_rows + w_rows * along_rows)
+            + tile.x_panels() * (all_rows * along_cols + again);
         all.div_ceil(threads.min(along_rows * panels)) + if threads > 1 { panel } else { 0 }
     };
-    let fewest = tiles.div_ceil(most_tiles.max(1));
-    let along_rows = (fewest..=tiles.min(fewest.max(4 * threads))).min_by_key(slowest).unwrap_or(1);
+    let fewest = units.div_ceil(most_rows.max(tile.rows) / unit);
+    let most = rows.div_ceil(tile.rows).min(fewest.max(4 * threads));
+    let along_rows = (fewest..=most).min_by_key(slowest).unwrap_or(1);
     (along_rows, along_cols(along_rows))
 }

@@ -9,9 +9,9 @@ use std::{
 use octile_core::plan::cpu::{CpuPlan, Lane};
 
 /// Numbers of groups that threads have claimed of a lane, from the front (lower half) and from the back, in a
-/// cache line of its own.
+/// pair of cache lines of its own: prefetchers take the other line of a pair, too.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub(super) struct Claims(AtomicU64);
 
 const FRONT: u64 = 1;

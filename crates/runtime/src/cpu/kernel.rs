@@ -15,7 +15,7 @@ use octile_core::{
     plan::cpu::{PANEL, x_row_bytes},
 };
 
-use super::isa::{Vector, prefetch, prefetch_blocks, prefetch_stream};
+use super::isa::{Vector, prefetch, prefetch_blocks, prefetch_stream, prefetch_stream_into_l1};
 
 /// A microkernel.
 pub(super) type TileFn = unsafe fn(&TileArgs);
@@ -73,6 +73,9 @@ pub(super) const DECODED: u8 = 1;
 pub(super) const STAGED: u8 = 2;
 /// Weights are codes, decoded in registers and stored at [`TileArgs::keep`].
 pub(super) const KEPT: u8 = 3;
+
+/// The same as [`DECODED`], where codes are prefetched straight into the L1 cache.
+const DECODED_FROM_L1: u8 = 4;
 
 /// Pairs of k staged at a time.
 const STAGE: usize = 16;
@@ -133,13 +136,20 @@ where
             if two {
                 left -= pairs;
                 let mut next_sums = [[V::zero(); VECTORS]; ROWS];
-                add_two_blocks::<V, GROUP, ROWS, VECTORS>([&mut sums, &mut next_sums], &mut at, pairs);
+                let both = [&mut sums, &mut next_sums];
+                if args.into_l1 {
+                    add_two_blocks::<V, GROUP, ROWS, VECTORS, true>(both, &mut at, pairs);
+                } else {
+                    add_two_blocks::<V, GROUP, ROWS, VECTORS, false>(both, &mut at, pairs);
+                }
                 add_scaled::<V, GROUP, ROWS, VECTORS>(&mut totals, x_scales, *w_scales, &sums);
                 x_scales = x_scales.wrapping_add(args.x_scale_stride);
                 w_scales = w_scales.add(1);
                 sums = next_sums;
             } else if SOURCE == STAGED {
                 add_staged::<V, GROUP, ROWS, VECTORS>(&mut sums, &mut at, pairs);
+            } else if SOURCE == DECODED && args.into_l1 {
+                add_products::<V, GROUP, ROWS, VECTORS, DECODED_FROM_L1>(&mut sums, &mut at, pairs);
             } else {
                 add_products::<V, GROUP, ROWS, VECTORS, SOURCE>(&mut sums, &mut at, pairs);
             }
@@ -196,7 +206,10 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
             let weights = if is_decoded {
                 load_all::<V, GROUP, VECTORS>(at.w)
             } else {
-                prefetch_stream(at.w);
+                match SOURCE {
+                    DECODED_FROM_L1 => prefetch_stream_into_l1(at.w),
+                    _ => prefetch_stream(at.w),
+                }
                 decode_all::<V, GROUP, VECTORS>(at.w)
             };
             at.w = at.w.add(if is_decoded { size_of_val(&weights) } else { 2 * PANEL });
@@ -225,7 +238,13 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
 
 /// The same for two quantization blocks of `pairs` pairs of k, from codes, in turns.
 #[inline(always)]
-unsafe fn add_two_blocks<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(
+unsafe fn add_two_blocks<
+    V,
+    const GROUP: usize,
+    const ROWS: usize,
+    const VECTORS: usize,
+    const INTO_L1: bool,
+>(
     [first, second]: [&mut [[V::Sums; VECTORS]; ROWS]; 2],
     at: &mut Cursor,
     pairs: usize,
@@ -233,13 +252,20 @@ unsafe fn add_two_blocks<V, const GROUP: usize, const ROWS: usize, const VECTORS
     V: Vector<GROUP>,
 {
     let (x_bytes, w_bytes) = (pairs * V::PAIR, pairs * 2 * PANEL);
+    let mut ahead = at.w.wrapping_add(2 * w_bytes);
     for _ in 0..pairs {
         // SAFETY: the caller guarantees the blocks at the cursor and the ISA.
         unsafe {
             for (block, sums) in [&mut *first, &mut *second].into_iter().enumerate() {
                 let (x, w) = (at.x.add(block * x_bytes), at.w.add(block * w_bytes));
-                // Each block prefetches that of the next two in its place.
-                prefetch_blocks(w, 2 * w_bytes);
+                if INTO_L1 {
+                    // The next two blocks in the order of their addresses, as one stream.
+                    prefetch(ahead);
+                    ahead = ahead.wrapping_add(2 * PANEL);
+                } else {
+                    // Each block prefetches that of the next two in its place.
+                    prefetch_blocks(w, 2 * w_bytes);
+                }
                 let wide = widen_all::<V, GROUP, VECTORS>(decode_all::<V, GROUP, VECTORS>(w));
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let x = x.add(row * x_row_bytes(SLAB, V::OPERAND));

@@ -321,6 +321,11 @@ impl Cpu {
         })
     }
 
+    /// Whether codes that are decoded once are best prefetched straight into the L1 cache.
+    pub(super) fn prefetches_into_l1(&self) -> bool {
+        self.design.is_some_and(Microarchitecture::prefetches_into_l1)
+    }
+
     /// Calls `work` with the threads that multiply: of the application, of the pool that the calling thread
     /// belongs to, or of this backend's, which are started if need be.
     pub(super) fn with_team<R>(

@@ -148,7 +148,12 @@ impl Cpu {
             |plan| plan.is_for(&problem, strategy, choice),
             || CpuPlan::with_choice(problem, strategy, choice),
         );
-        let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
+        let call = Call {
+            plan,
+            kernels: isa::kernels(plan.isa, plan.operand),
+            weight,
+            prefetches_into_l1: self.prefetches_into_l1(),
+        };
         let out = Out::new(out);
         // Waking another thread takes longer than a small multiplication.
         self.with_team_for(plan, |team| multiply_strips(call, x, scratch, team, &out))?
@@ -163,7 +168,7 @@ fn multiply_strips<T: Output>(
     team: Team<'_>,
     out: &Out<'_, T>,
 ) -> Result<(), MultiplyError> {
-    let Call { plan, kernels, weight } = call;
+    let Call { plan, kernels, weight, .. } = call;
     let Scratch { memory, shared, claims } = scratch;
     let problem = &plan.problem;
     let largest_scale = weight.largest_scale()?;

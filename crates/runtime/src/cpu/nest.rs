@@ -116,6 +116,8 @@ pub(super) struct Call<'a> {
     pub plan: &'a CpuPlan,
     pub kernels: &'static Kernels,
     pub weight: WeightRef<'a>,
+    /// Whether codes that are decoded once are prefetched straight into the L1 cache.
+    pub prefetches_into_l1: bool,
 }
 
 /// What all threads read: a call and its activations.
@@ -373,6 +375,7 @@ pub(super) fn run<T: Output>(
                 keep: ahead.map_or(ptr::null_mut(), |ahead| ahead.decoded),
                 ahead: ahead.map_or(ptr::null(), |ahead| ahead.codes),
                 ahead_pairs: ahead.map_or(0, |ahead| ahead.pairs),
+                into_l1: work.call.prefetches_into_l1,
                 pairs: step.depth.len().div_ceil(2),
                 block_pairs: plan.problem.quant_block.size() / 2,
                 x_scales: x_scales.as_ptr(),

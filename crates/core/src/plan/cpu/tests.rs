@@ -170,8 +170,9 @@ fn threads_get_equal_lanes() {
     assert_eq!(grid("2048x32x64:128", Isa::Avx512Bf16, 4), (16, 1));
     assert_eq!(grid("338x256x2048:128", Isa::Avx512Bf16, 2), (4, 1));
     assert_eq!(grid("12x256x4096:128", Isa::Avx512Bf16, 1), (2, 1));
-    // Not two lanes of two tiles and one.
+    // Single tiles decode weights in registers, and few columns are decoded again at little cost.
     assert_eq!(grid("24x128x8192:128", Isa::Avx512Bf16, 2), (3, 1));
+    assert_eq!(grid("24x1536x2048:128", Isa::Avx512Bf16, 2), (1, 2));
     // Decoded activations are worth more to AMX.
     assert_eq!(grid("2048x2048x2048:512", Isa::Amx, 16), (8, 2));
     let plan = CpuPlan::new("2048x2048x2048:512".parse().unwrap(), Strategy::Strip, Isa::Amx, 16);
@@ -180,14 +181,34 @@ fn threads_get_equal_lanes() {
 }
 
 #[test]
+fn lanes_differ_by_a_row_unless_tiles_are_whole() {
+    let rows = |shape: &str, isa| {
+        let plan = CpuPlan::new(shape.parse().unwrap(), Strategy::Strip, isa, 2);
+        let lanes = (0..plan.lanes()).map(|index| plan.lane(index, 0..plan.problem.m).rows.len());
+        (lanes.collect::<Vec<_>>(), plan.block_rows)
+    };
+    // Not a tile of eight rows and one of a single row.
+    assert_eq!(rows("9x4096x256:128", Isa::Avx512Bf16), (vec![5, 4], 5));
+    assert_eq!(rows("34x128x4096:128", Isa::Avx512Bf16), (vec![17, 17], 17));
+    assert_eq!(rows("80x32x4096:128", Isa::Amx), (vec![64, 16], 64));
+}
+
+#[test]
+fn cheap_panels_are_claimed_together() {
+    let panels =
+        |shape: &str, isa| CpuPlan::new(shape.parse().unwrap(), Strategy::Strip, isa, 2).group_panels;
+    assert_eq!(panels("9x4096x256:128", Isa::Avx512Bf16), 12);
+    assert_eq!(panels("9x1024x256:128", Isa::Avx512Bf16), 4);
+    assert_eq!(panels("9x4096x256:128", Isa::Amx), 1);
+}
+
+#[test]
 fn k_is_decoded_slab_by_slab_where_that_costs_nothing() {
     let blocks = |shape: &str, isa| {
         let plan = CpuPlan::new(shape.parse().unwrap(), Strategy::Strip, isa, 2);
         (plan.pass_slabs, plan.group_panels)
     };
-    assert_eq!(blocks("206x512x2048:128", Isa::Avx512Bf16), (1, 32));
-    // Lanes of three tiles and two, of which one thread helps the other.
-    assert_eq!(blocks("40x192x7168:128", Isa::Avx512Bf16), (14, 1));
+    assert_eq!(blocks("96x512x4096:128", Isa::Avx512Bf16), (1, 32));
     // More panels than a group has, rows that stay in the L2 cache, and a single slab.
     assert_eq!(blocks("206x4096x2048:128", Isa::Avx512Bf16), (4, 1));
     assert_eq!(blocks("48x512x2048:128", Isa::Avx512Bf16), (4, 1));

@@ -171,6 +171,15 @@ pub(super) fn prefetch_stream(codes: *const u8) {
     prefetch(codes.wrapping_add(AHEAD[1]));
 }
 
+/// The same straight into the L1 cache.
+#[inline(always)]
+pub(super) fn prefetch_stream_into_l1(codes: *const u8) {
+    prefetch(codes.wrapping_add(AHEAD_OF_L1));
+}
+
+/// Bytes ahead of a stream of codes that are fetched straight into the L1 cache. Tuned on Zen 5.
+const AHEAD_OF_L1: usize = 8192;
+
 /// The same for codes of two blocks that are decoded in turns; the next ones are `far` bytes ahead.
 #[inline(always)]
 pub(super) fn prefetch_blocks(codes: *const u8, far: usize) {

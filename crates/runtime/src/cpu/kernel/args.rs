@@ -28,6 +28,8 @@ pub(in crate::cpu) struct TileArgs {
     /// Codes to prefetch for the next step, or to decode: a cache line per pair of k.
     pub ahead: *const u8,
     pub ahead_pairs: usize,
+    /// Whether codes that are decoded once are prefetched straight into the L1 cache.
+    pub into_l1: bool,
     /// Pairs of k in the slab, and in one quantization block.
     pub pairs: usize,
     pub block_pairs: usize,
