@@ -166,8 +166,7 @@ pub struct TpuPlan {
     /// Whether activations that the kernel quantizes, or dequantizes slowly, stay in VMEM for the whole row
     /// of tiles.
     pub keeps_quantized_x: bool,
-    /// Whether a kernel with a weight pipeline keeps codes of x along the lanes of the MXUs and streams weights
-    /// past them.
+    /// Whether codes of x lie along the lanes of the MXUs, and weights stream past them.
     pub rows_in_lanes: bool,
     /// Buffers in VMEM and SMEM.
     pub memory: MemoryMap,

@@ -5,9 +5,9 @@ use crate::{ScaleGranularity, Strategy};
 
 impl TpuPlan {
     /// Chunks of dequantized weight columns in VMEM: the VPU works on one while the MXUs read another. With a
-    /// scale per row of x there are more of them: see [`Self::columns_by_row`]. Where one matmul takes all rows,
-    /// the compiler hands most dequantized weights to it in registers. Then there is one, because several let
-    /// the VPU work on all of them at once and the MXUs wait for the one that they need.
+    /// scale per row of x there are more of them: see [`Self::columns_by_row`]. Where one matmul takes all
+    /// rows, the compiler hands most dequantized weights to it in registers. Then there is one, because
+    /// several let the VPU work on all of them at once, and the MXUs wait for the one that they need.
     pub fn dequantized_chunks(&self) -> usize {
         if self.held().m <= self.chunk.0 { 1 } else { self.columns_by_row().max(DOUBLE_BUFFERED) }
     }
@@ -112,8 +112,8 @@ impl TpuPlan {
         self.problem.m - (self.grid.m - 1) * self.tile.m
     }
 
-    /// Columns of the first step of a kernel whose weights stream in several steps past dequantized x, or past
-    /// codes of x along the lanes: the last ones, as many as whole steps leave over.
+    /// Columns of the first step of a kernel whose weights stream in several steps past dequantized x, or
+    /// past codes of x along the lanes: the last ones, as many as whole steps leave over.
     pub fn short_columns(&self) -> Option<usize> {
         let in_parts = self.weight_pipeline.is_some_and(|pipeline| !pipeline.is_resident);
         let cuts = self.arithmetic == Arithmetic::Dequantized || self.rows_in_lanes;

@@ -48,7 +48,7 @@ pub(super) fn chunk(tile: Dims) -> (usize, usize) {
 /// MXU cycles of multiplying some columns: each streams through an MXU once for each matmul along K.
 pub(super) fn mxu_cycles(plan: &TpuPlan, columns: usize) -> f64 {
     let matmuls = plan.k_blocks().div_ceil(K_BLOCKS);
-    let multiplied = columns.next_multiple_of(CHUNK) / CHUNK * (CHUNK + MORE);
+    let multiplied = columns.div_ceil(CHUNK) * (CHUNK + MORE);
     (multiplied * CHUNK * CHUNK * matmuls) as f64 / plan.chip.rates.fp8_products
 }
 

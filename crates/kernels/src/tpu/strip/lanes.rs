@@ -74,7 +74,7 @@ impl RowsInLanes {
         }
     }
 
-    /// The transposed results of columns, one part per weight block, of matmuls over the columns `multiplied`.
+    /// The transposed results of columns, one part per weight block, of matmuls over `multiplied` columns.
     fn sums(
         &self,
         b: &mut FunctionBuilder,
@@ -114,8 +114,9 @@ impl RowsInLanes {
     }
 }
 
-/// Columns of a matmul, first and number, for some of those between two others: with a few more, the MXUs take
-/// longer than scaling and adding what they deliver. Else products pile up, and the compiler spills them.
+/// Columns of a matmul, first and number, for some of those between two others: with a few more, the MXUs
+/// take longer than scaling and adding what they deliver. Else products pile up, and the compiler spills
+/// them.
 fn multiplied((first, end): (usize, usize), (col, cols): (usize, usize)) -> (usize, usize) {
     if col + cols + MORE <= end {
         (col, cols + MORE)
