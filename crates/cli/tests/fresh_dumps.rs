@@ -49,8 +49,9 @@ fn activations_of_every_kind_pass() {
 
 #[test]
 fn operands_that_stay_on_chip_pass() {
-    // x arrives in two parts while weights stream; and in one, beside several blocks of weights.
-    for shape in ["512x2048x512:128", "300x1024x1024:128"] {
+    // x arrives in two parts while weights stream; in one, beside several blocks of weights; and has its
+    // codes along the lanes.
+    for shape in ["512x2048x512:128", "300x1024x1024:128", "100x2048x1024:128"] {
         let place = TempDir::new().unwrap();
         check_in(&place, "tpu7x", shape, &[]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));

@@ -81,6 +81,9 @@ fn strips_with_ragged_chunks() {
         ((545, 384, 128, QuantBlock::B128), fp8(Token)),
         ((100, 900, 190, QuantBlock::B128), fp8(Token)),
         ((290, 384, 128, QuantBlock::B128), quantized),
+        // Codes of rows along the lanes, with and without a k-block that is left over.
+        ((96, 700, 640, QuantBlock::B128), fp8(Token)),
+        ((127, 1500, 900, QuantBlock::B128), fp8(Token)),
         ((290, 500, 300, QuantBlock::B256), fp8(Token)),
         ((1290, 200, 201, QuantBlock::B128), fp8(Token)),
         ((1290, 328, 192, QuantBlock::B128), fp8(Block)),

@@ -152,6 +152,7 @@ fn a_dropped_wait_of_a_strip() {
         ((1034, 140, 128), (256, 256, 128)),
         ((778, 600, 128), (512, 768, 128)),
         ((300, 700, 128), (320, 256, 128)),
+        ((100, 700, 256), (128, 256, 256)),
     ] {
         let problem = Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_x(token);
         let tile = Dims { m: tile.0, n: tile.1, k: tile.2 };

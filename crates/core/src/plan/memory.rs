@@ -96,6 +96,8 @@ pub enum BufferId {
     XQ,
     /// Activation scales, repeated along the lanes.
     XScaleLanes,
+    /// Activation codes of two k-blocks, each in a quarter of a matrix.
+    XPairs,
     /// The activations that whole blocks of rows leave over.
     XShort,
     /// Their scales.
@@ -148,6 +150,7 @@ impl BufferId {
             Self::Acc => "acc",
             Self::XQ => "x_q",
             Self::XScaleLanes => "x_scale_lanes",
+            Self::XPairs => "x_pairs",
             Self::XShort => "x_short",
             Self::XScaleShort => "x_scale_short",
             Self::OutShort => "out_short",

@@ -1,6 +1,7 @@
 //! Plans for TPU kernels: tile, grid, memory map, and what the compiler is told.
 
 mod extents;
+mod lanes;
 mod memory;
 mod rows;
 mod tile;
@@ -165,6 +166,8 @@ pub struct TpuPlan {
     /// Whether activations that the kernel quantizes, or dequantizes slowly, stay in VMEM for the whole row
     /// of tiles.
     pub keeps_quantized_x: bool,
+    /// Whether codes of x lie along the lanes of the MXUs, and weights stream past them.
+    pub rows_in_lanes: bool,
     /// Buffers in VMEM and SMEM.
     pub memory: MemoryMap,
     /// DMA semaphores of the kernel; the compiler adds its own for the operands that it pipelines.
@@ -192,6 +195,17 @@ impl<'de> Deserialize<'de> for TpuPlan {
             Self::with_tile(&problem, chip, strategy, mode, tile).ok()
         })
     }
+}
+
+/// What streams past what stays in VMEM.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Streams {
+    /// Rows of x past all of w, if the problem allows it.
+    Rows,
+    /// Weights past x.
+    Weights,
+    /// Weights past codes of x along the lanes.
+    WeightsPastLanes,
 }
 
 impl TpuPlan {
@@ -274,12 +288,30 @@ impl TpuPlan {
         mode: BlockMode,
         tile: Dims,
     ) -> Self {
-        let streams_rows = Self::streaming(problem, chip, strategy, mode, tile, true);
+        let plan = Self::lay_out_by_rows(problem, chip, strategy, mode, tile);
+        if !lanes::may(problem, chip, strategy, tile) {
+            return plan;
+        }
+        let in_lanes = Self::streaming(problem, chip, strategy, mode, tile, Streams::WeightsPastLanes);
+        let fits = memory::vmem_budget(&in_lanes) <= memory::usable_vmem(chip);
+        let is_faster = in_lanes.modelled_cycles() < plan.modelled_cycles();
+        let may = in_lanes.weight_pipeline.is_some() && fits;
+        if may && is_faster { in_lanes } else { plan }
+    }
+
+    fn lay_out_by_rows(
+        problem: &Problem,
+        chip: &'static TpuChip,
+        strategy: Strategy,
+        mode: BlockMode,
+        tile: Dims,
+    ) -> Self {
+        let streams_rows = Self::streaming(problem, chip, strategy, mode, tile, Streams::Rows);
         let one_step = streams_rows.row_pipeline.is_some() && streams_rows.grid.m == 1;
         if !one_step || streams_rows.arithmetic != Arithmetic::Dequantized {
             return streams_rows;
         }
-        let streams_weights = Self::streaming(problem, chip, strategy, mode, tile, false);
+        let streams_weights = Self::streaming(problem, chip, strategy, mode, tile, Streams::Weights);
         let fits = memory::vmem_budget(&streams_weights) <= memory::usable_vmem(chip);
         let is_faster = streams_weights.modelled_cycles() < streams_rows.modelled_cycles();
         let may = streams_weights.weight_pipeline.is_some() && fits;
@@ -292,7 +324,7 @@ impl TpuPlan {
         strategy: Strategy,
         mode: BlockMode,
         tile: Dims,
-        rows: bool,
+        streams: Streams,
     ) -> Self {
         let grid = Dims {
             m: problem.m.div_ceil(tile.m),
@@ -300,12 +332,16 @@ impl TpuPlan {
             k: problem.k.div_ceil(tile.k),
         };
         let padded = Dims { m: grid.m * tile.m, n: grid.n * tile.n, k: grid.k * tile.k };
-        let row_pipeline = rows.then(|| rows::pipeline(problem, chip, strategy, tile, padded)).flatten();
+        let row_pipeline = match streams {
+            Streams::Rows => rows::pipeline(problem, chip, strategy, tile, padded),
+            Streams::Weights | Streams::WeightsPastLanes => None,
+        };
+        let in_lanes = streams == Streams::WeightsPastLanes;
         let weight_pipeline = match row_pipeline {
             Some(_) => None,
-            None => weights::pipeline(problem, chip, strategy, tile, padded),
+            None => weights::pipeline(problem, chip, strategy, tile, padded, in_lanes),
         };
-        let few_rows = weight_pipeline.is_some() && padded.m <= tile::FEW_ROWS;
+        let few_rows = weight_pipeline.is_some() && (padded.m <= tile::FEW_ROWS || in_lanes);
         let arithmetic = match row_pipeline {
             Some(_) => rows::arithmetic(problem, tile),
             None => arithmetic(problem, strategy, few_rows),
@@ -321,11 +357,13 @@ impl TpuPlan {
             grid,
             chunk: match row_pipeline {
                 Some(_) => rows::chunk(problem, tile),
+                None if in_lanes => lanes::chunk(tile),
                 None => tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline.is_some()),
             },
             weight_pipeline,
             row_pipeline,
             keeps_quantized_x: false,
+            rows_in_lanes: in_lanes && weight_pipeline.is_some(),
             memory: MemoryMap::default(),
             semaphores: match strategy {
                 // One per buffer and operand: x, w_q, w_scale, x_scale, out.

@@ -8,6 +8,7 @@
 //! stays in VMEM.
 
 mod dequantized;
+mod lanes;
 mod prefetch;
 mod rows;
 mod sink;

@@ -1,6 +1,6 @@
 // strip large 256x256x256:128 x=fp8 scales=block out=bf16 print=mosaic
 module attributes {stable_mosaic.version = 15 : i64} {
-  func.func @octile_strip_large(%m: i32, %n: i32, %k: i32, %x: memref<256x256xf8E4M3FN, #tpu.memory_space<hbm>>, %w_q: memref<256x256xf8E4M3FN, #tpu.memory_space<hbm>>, %w_scale: memref<2x2xf32, #tpu.memory_space<hbm>>, %x_scale: memref<2x2xf32, #tpu.memory_space<hbm>>, %out: memref<256x256xbf16, #tpu.memory_space<hbm>>, %x_kept: memref<256x256xf8E4M3FN, #tpu.memory_space<vmem>>, %w_ring: memref<1x256x256xf8E4M3FN, #tpu.memory_space<vmem>>, %w_scale_kept: memref<2x2xf32, #tpu.memory_space<smem>>, %x_scale_kept: memref<2x2xf32, #tpu.memory_space<smem>>, %out_kept: memref<256x256xbf16, #tpu.memory_space<vmem>>, %semaphores: memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>, %x_bf16: memref<1x256x256xbf16, #tpu.memory_space<vmem>>, %w_bf16: memref<2x256x256xbf16, #tpu.memory_space<vmem>>) attributes {dimension_semantics = [#tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>], iteration_bounds = array<i64: 1, 1, 1>, scalar_prefetch = 0 : i64, scratch_operands = 8 : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{}, {}, {}, {}, {}]} {
+  func.func @octile_strip_large(%m: i32, %n: i32, %k: i32, %x: memref<256x256xf8E4M3FN, #tpu.memory_space<hbm>>, %w_q: memref<256x256xf8E4M3FN, #tpu.memory_space<hbm>>, %w_scale: memref<2x2xf32, #tpu.memory_space<hbm>>, %x_scale: memref<2x2xf32, #tpu.memory_space<hbm>>, %out: memref<256x256xbf16, #tpu.memory_space<hbm>>, %x_kept: memref<256x256xf8E4M3FN, #tpu.memory_space<vmem>>, %w_ring: memref<1x256x256xf8E4M3FN, #tpu.memory_space<vmem>>, %w_scale_kept: memref<2x2xf32, #tpu.memory_space<smem>>, %x_scale_kept: memref<2x2xf32, #tpu.memory_space<smem>>, %out_kept: memref<256x256xbf16, #tpu.memory_space<vmem>>, %semaphores: memref<6x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>, %x_bf16: memref<1x256x256xbf16, #tpu.memory_space<vmem>>, %w_bf16: memref<1x256x256xbf16, #tpu.memory_space<vmem>>) attributes {dimension_semantics = [#tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>, #tpu.dimension_semantics<arbitrary>], iteration_bounds = array<i64: 1, 1, 1>, scalar_prefetch = 0 : i64, scratch_operands = 8 : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{}, {}, {}, {}, {}]} {
     %c0_i32 = arith.constant 0 : i32
     %c2_i32 = arith.constant 2 : i32
     %c3_i32 = arith.constant 3 : i32
@@ -65,7 +65,7 @@ module attributes {stable_mosaic.version = 15 : i64} {
     %38 = arith.mulf %36, %37 : vector<128x128xf32>
     %39 = arith.truncf %38 : vector<128x128xf32> to vector<128x128xbf16>
     %40 = vector.shape_cast %39 : vector<128x128xbf16> to vector<1x128x128xbf16>
-    tpu.vector_store %w_bf16[%28, %c0, %c0], %40 {strides = array<i32>} : memref<2x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x128x128xbf16>,
+    tpu.vector_store %w_bf16[%28, %c0, %c0], %40 {strides = array<i32>} : memref<1x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x128x128xbf16>,
     %41 = vector.load %w_ring[%27, %c0, %c128] : memref<1x256x256xf8E4M3FN, #tpu.memory_space<vmem>>, vector<1x128x128xf8E4M3FN>
     %42 = vector.shape_cast %41 : vector<1x128x128xf8E4M3FN> to vector<128x128xf8E4M3FN>
     %43 = arith.addi %17, %c0_i32 : i32
@@ -78,7 +78,7 @@ module attributes {stable_mosaic.version = 15 : i64} {
     %50 = arith.mulf %48, %49 : vector<128x128xf32>
     %51 = arith.truncf %50 : vector<128x128xf32> to vector<128x128xbf16>
     %52 = vector.shape_cast %51 : vector<128x128xbf16> to vector<1x128x128xbf16>
-    tpu.vector_store %w_bf16[%28, %c0, %c128], %52 {strides = array<i32>} : memref<2x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x128x128xbf16>,
+    tpu.vector_store %w_bf16[%28, %c0, %c128], %52 {strides = array<i32>} : memref<1x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x128x128xbf16>,
     %53 = vector.load %w_ring[%27, %c128, %c0] : memref<1x256x256xf8E4M3FN, #tpu.memory_space<vmem>>, vector<1x128x128xf8E4M3FN>
     %54 = vector.shape_cast %53 : vector<1x128x128xf8E4M3FN> to vector<128x128xf8E4M3FN>
     %55 = arith.addi %17, %c1_i32 : i32
@@ -91,7 +91,7 @@ module attributes {stable_mosaic.version = 15 : i64} {
     %62 = arith.mulf %60, %61 : vector<128x128xf32>
     %63 = arith.truncf %62 : vector<128x128xf32> to vector<128x128xbf16>
     %64 = vector.shape_cast %63 : vector<128x128xbf16> to vector<1x128x128xbf16>
-    tpu.vector_store %w_bf16[%28, %c128, %c0], %64 {strides = array<i32>} : memref<2x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x128x128xbf16>,
+    tpu.vector_store %w_bf16[%28, %c128, %c0], %64 {strides = array<i32>} : memref<1x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x128x128xbf16>,
     %65 = vector.load %w_ring[%27, %c128, %c128] : memref<1x256x256xf8E4M3FN, #tpu.memory_space<vmem>>, vector<1x128x128xf8E4M3FN>
     %66 = vector.shape_cast %65 : vector<1x128x128xf8E4M3FN> to vector<128x128xf8E4M3FN>
     %67 = arith.addi %17, %c1_i32 : i32
@@ -104,7 +104,7 @@ module attributes {stable_mosaic.version = 15 : i64} {
     %74 = arith.mulf %72, %73 : vector<128x128xf32>
     %75 = arith.truncf %74 : vector<128x128xf32> to vector<128x128xbf16>
     %76 = vector.shape_cast %75 : vector<128x128xbf16> to vector<1x128x128xbf16>
-    tpu.vector_store %w_bf16[%28, %c128, %c128], %76 {strides = array<i32>} : memref<2x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x128x128xbf16>,
+    tpu.vector_store %w_bf16[%28, %c128, %c128], %76 {strides = array<i32>} : memref<1x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x128x128xbf16>,
     %77 = vector.load %x_kept[%c0, %c0] : memref<256x256xf8E4M3FN, #tpu.memory_space<vmem>>, vector<128x128xf8E4M3FN>
     %78 = memref.load %x_scale_kept[%c0, %c0] : memref<2x2xf32, #tpu.memory_space<smem>>
     %79 = arith.extf %77 : vector<128x128xf8E4M3FN> to vector<128x128xf32>
@@ -139,7 +139,7 @@ module attributes {stable_mosaic.version = 15 : i64} {
     tpu.vector_store %x_bf16[%13, %c128, %c128], %104 {strides = array<i32>} : memref<1x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x128x128xbf16>,
     %105 = vector.load %x_bf16[%13, %c0, %c0] : memref<1x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x256x256xbf16>
     %106 = vector.shape_cast %105 : vector<1x256x256xbf16> to vector<256x256xbf16>
-    %107 = vector.load %w_bf16[%28, %c0, %c0] : memref<2x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x256x256xbf16>
+    %107 = vector.load %w_bf16[%28, %c0, %c0] : memref<1x256x256xbf16, #tpu.memory_space<vmem>>, vector<1x256x256xbf16>
     %108 = vector.shape_cast %107 : vector<1x256x256xbf16> to vector<256x256xbf16>
     %109 = tpu.matmul %106, %108, %cst {dimension_numbers = #tpu.dot_dimension_numbers<[1], [1], [0], [0], [0, 0, 1, 0], [], []>, transpose_lhs_hint = false} : vector<256x256xbf16>, vector<256x256xbf16>, vector<256x256xf32> -> vector<256x256xf32>
     %110 = arith.truncf %109 : vector<256x256xf32> to vector<256x256xbf16>

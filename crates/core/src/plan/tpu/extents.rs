@@ -5,9 +5,11 @@ use crate::{ScaleGranularity, Strategy};
 
 impl TpuPlan {
     /// Chunks of dequantized weight columns in VMEM: the VPU works on one while the MXUs read another. With a
-    /// scale per row of x there are more of them: see [`Self::columns_by_row`].
+    /// scale per row of x there are more of them: see [`Self::columns_by_row`]. Where one matmul takes all
+    /// rows, the compiler hands most dequantized weights to it in registers. Then there is one, because
+    /// several let the VPU work on all of them at once, and the MXUs wait for the one that they need.
     pub fn dequantized_chunks(&self) -> usize {
-        self.columns_by_row().max(DOUBLE_BUFFERED)
+        if self.held().m <= self.chunk.0 { 1 } else { self.columns_by_row().max(DOUBLE_BUFFERED) }
     }
 
     /// Chunks of the first columns after x has arrived that are multiplied row by row, and slice by slice
@@ -110,11 +112,12 @@ impl TpuPlan {
         self.problem.m - (self.grid.m - 1) * self.tile.m
     }
 
-    /// Columns of the first step of a kernel whose weights stream past dequantized x in several steps: the
-    /// last ones, as many as whole steps leave over.
+    /// Columns of the first step of a kernel whose weights stream in several steps past dequantized x, or
+    /// past codes of x along the lanes: the last ones, as many as whole steps leave over.
     pub fn short_columns(&self) -> Option<usize> {
         let in_parts = self.weight_pipeline.is_some_and(|pipeline| !pipeline.is_resident);
-        let has = in_parts && self.arithmetic == Arithmetic::Dequantized && self.grid.n > 1;
+        let cuts = self.arithmetic == Arithmetic::Dequantized || self.rows_in_lanes;
+        let has = in_parts && cuts && self.grid.n > 1;
         has.then(|| self.problem.n - (self.grid.n - 1) * self.tile.n)
     }
 

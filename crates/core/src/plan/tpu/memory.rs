@@ -1,6 +1,9 @@
 //! The memory map of a TPU kernel, its VMEM budget and its HBM traffic.
 
-use super::{Arithmetic, TpuPlan, tile::ROW_UNIT};
+use super::{
+    Arithmetic, TpuPlan,
+    tile::{self, ROW_UNIT},
+};
 use crate::{
     ScaleGranularity, Strategy,
     device::tpu::{TpuChip, smem_bytes, vmem_bytes},
@@ -77,49 +80,52 @@ fn rows_of_codes(rows: usize) -> usize {
 }
 
 pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
-    let (tile, given) = (plan.held(), plan.given());
+    let (held, given) = (plan.held(), plan.given());
     let (x_type, out_type) = (plan.x_element(), plan.kernel_out().into());
     let mut map = MemoryMap::default();
     let mut push = |id, copies, element, rows, cols| map.push(matrix(id, Vmem, copies, element, rows, cols));
     if let Some(pipeline) = plan.weight_pipeline {
-        push(BufferId::X, 1, x_type, rows_of_codes(tile.m), tile.k);
+        push(BufferId::X, 1, x_type, rows_of_codes(held.m), held.k);
         let (stages, columns) = match pipeline.is_resident {
             true => (1, rows_of_codes(given.n)),
             false => (pipeline.stages, pipeline.columns),
         };
-        push(BufferId::WQ, stages, F8E4M3, columns, tile.k);
+        push(BufferId::WQ, stages, F8E4M3, columns, held.k);
         if let Some(columns) = plan.short_columns() {
-            push(BufferId::WShort, 1, F8E4M3, rows_of_codes(columns), tile.k);
+            push(BufferId::WShort, 1, F8E4M3, rows_of_codes(columns), held.k);
         }
-        push(BufferId::Out, 1, out_type, tile.m, given.n);
+        push(BufferId::Out, 1, out_type, held.m, given.n);
     } else if let Some(pipeline) = plan.row_pipeline {
-        push(BufferId::X, pipeline.stages, x_type, rows_of_codes(tile.m), tile.k);
-        push(BufferId::WQ, 1, F8E4M3, rows_of_codes(tile.n), tile.k);
-        push(BufferId::Out, pipeline.stages.min(DOUBLE_BUFFERED), out_type, tile.m, tile.n);
+        push(BufferId::X, pipeline.stages, x_type, rows_of_codes(held.m), held.k);
+        push(BufferId::WQ, 1, F8E4M3, rows_of_codes(held.n), held.k);
+        push(BufferId::Out, pipeline.stages.min(DOUBLE_BUFFERED), out_type, held.m, held.n);
         if plan.grid.m > 1 {
             let rows = plan.short_rows();
-            push(BufferId::XShort, 1, x_type, rows_of_codes(rows), tile.k);
+            push(BufferId::XShort, 1, x_type, rows_of_codes(rows), held.k);
             push(BufferId::XScaleShort, 1, F32, plan.k_blocks(), rows);
-            push(BufferId::OutShort, 1, out_type, rows, tile.n);
+            push(BufferId::OutShort, 1, out_type, rows, held.n);
         }
     } else {
-        push(BufferId::X, DOUBLE_BUFFERED, x_type, tile.m, tile.k);
-        push(BufferId::WQ, DOUBLE_BUFFERED, F8E4M3, tile.n, tile.k);
-        push(BufferId::Out, DOUBLE_BUFFERED, out_type, tile.m, tile.n);
+        push(BufferId::X, DOUBLE_BUFFERED, x_type, held.m, held.k);
+        push(BufferId::WQ, DOUBLE_BUFFERED, F8E4M3, held.n, held.k);
+        push(BufferId::Out, DOUBLE_BUFFERED, out_type, held.m, held.n);
     }
     map.push(w_scale(plan));
     x_scale(plan).into_iter().for_each(|buffer| map.push(buffer));
+    if plan.rows_in_lanes {
+        map.push(matrix(BufferId::XPairs, Vmem, 1, F8E4M3, tile::CHUNK, plan.tile.k));
+    }
     if let Some(lanes) = x_scale_lanes(plan) {
         map.push(lanes);
     }
     let mut push = |id, copies, element, rows, cols| map.push(matrix(id, Vmem, copies, element, rows, cols));
     // A strip that covers all of K has no sum to keep across grid steps.
     if plan.strategy != Strategy::Strip || plan.grid.k > 1 {
-        push(BufferId::Acc, 1, F32, tile.m, tile.n);
+        push(BufferId::Acc, 1, F32, held.m, held.n);
     }
     let kept = if plan.keeps_quantized_x { plan.grid.k } else { 1 };
     if plan.quantizes_x() && plan.arithmetic == Arithmetic::Fp8 {
-        push(BufferId::XQ, kept, F8E4M3, tile.m, tile.k);
+        push(BufferId::XQ, kept, F8E4M3, held.m, held.k);
     }
     if plan.row_pipeline.is_some() && plan.arithmetic == Arithmetic::Dequantized {
         let first = if plan.grid.m > 1 { plan.short_rows() } else { plan.row_blocks()[0].1 };
@@ -137,7 +143,7 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
         }
     } else if plan.arithmetic == Arithmetic::Dequantized {
         if plan.problem.x.granularity().is_some() {
-            push(BufferId::XBf16, kept, Bf16, tile.m, plan.tile.k);
+            push(BufferId::XBf16, kept, Bf16, held.m, plan.tile.k);
         }
         push(BufferId::WBf16, plan.dequantized_chunks(), Bf16, plan.chunk.1, plan.tile.k);
     }
@@ -159,6 +165,9 @@ fn x_scale(plan: &TpuPlan) -> Option<PlannedBuffer> {
     if let Some(pipeline) = plan.row_pipeline {
         return Some(matrix(BufferId::XScale, Vmem, pipeline.stages, F32, k_blocks, rows));
     }
+    if plan.rows_in_lanes {
+        return Some(matrix(BufferId::XScale, Vmem, 1, F32, k_blocks, rows));
+    }
     let id = if plan.quantizes_x() { BufferId::XAbsMax } else { BufferId::XScale };
     let copies = if plan.weight_pipeline.is_some() { 1 } else { DOUBLE_BUFFERED };
     Some(match (plan.problem.x.granularity()?, plan.strategy) {
@@ -174,7 +183,7 @@ fn x_scale(plan: &TpuPlan) -> Option<PlannedBuffer> {
 /// Scales per row that many matmuls need. Dequantized activations need them once.
 fn x_scale_lanes(plan: &TpuPlan) -> Option<PlannedBuffer> {
     let is_vector = plan.problem.x.granularity() == Some(ScaleGranularity::Token);
-    let reused = plan.weight_pipeline.is_some() && plan.arithmetic == Arithmetic::Fp8;
+    let reused = plan.weight_pipeline.is_some() && !plan.rows_in_lanes && plan.arithmetic == Arithmetic::Fp8;
     let width = plan.problem.quant_block.size().min(plan.chunk.1);
     let shape = [plan.k_blocks(), plan.held().m, width];
     let bytes = vmem_bytes(&shape, 8 * F32.bytes());

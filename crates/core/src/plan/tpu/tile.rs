@@ -1,7 +1,7 @@
 //! Tile selection: aligned tiles are fixed, large tiles fill the VMEM budget, strips minimize modelled
 //! cycles.
 
-use super::{Arithmetic, BlockMode, Dims, TpuPlan, memory, rows, weights};
+use super::{Arithmetic, BlockMode, Dims, TpuPlan, lanes, memory, rows, weights};
 use crate::{
     Problem, ScaleGranularity, Strategy,
     device::tpu::{TpuChip, smem_bytes},
@@ -140,7 +140,8 @@ fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(Mode
             tiles.extend(columns.iter().map(|&n| Dims { m, n, k }));
             // The first of several steps may have fewer columns.
             let whole = [1, 2, 3, 4, 6, 8].map(|chunks| chunks * aligned.n.max(CHUNK)).into_iter();
-            let whole = whole.filter(|&n| m > FEW_ROWS && n < problem.n && !columns.contains(&n));
+            let cuts = m > FEW_ROWS || lanes::may(problem, chip, Strategy::Strip, Dims { m, n: 0, k });
+            let whole = whole.filter(|&n| cuts && n < problem.n && !columns.contains(&n));
             tiles.extend(whole.map(|n| Dims { m, n, k }));
         }
         tiles.extend(rows.iter().flat_map(|&m| columns.iter().map(move |&n| Dims { m, n, k })));
@@ -261,6 +262,9 @@ fn busy_rows(plan: &TpuPlan) -> usize {
 
 /// MXU cycles of the matmuls that make up a part of the result.
 pub(super) fn mxu_cycles(plan: &TpuPlan, columns: usize) -> f64 {
+    if plan.rows_in_lanes {
+        return lanes::mxu_cycles(plan, columns);
+    }
     let rates = &plan.chip.rates;
     let half_blocks = plan.problem.quant_block.size() < CHUNK;
     let products = match plan.arithmetic {
@@ -277,6 +281,9 @@ pub(super) fn mxu_cycles(plan: &TpuPlan, columns: usize) -> f64 {
 
 /// Vector cycles of some columns' matmuls: dequantizing weights, or scaling and adding every product.
 pub(super) fn vector_cycles(plan: &TpuPlan, columns: usize) -> f64 {
+    if plan.rows_in_lanes {
+        return lanes::vector_cycles(plan, columns);
+    }
     let vectors = |elements: usize| elements as f64 / 4096.0;
     match plan.arithmetic {
         Arithmetic::Dequantized => 3.0 * vectors(columns * plan.tile.k),
@@ -290,6 +297,9 @@ pub(super) fn vector_cycles(plan: &TpuPlan, columns: usize) -> f64 {
 
 /// Vector cycles of preparing a strip of x. A scale per row must be repeated along the lanes.
 pub(super) fn preparing_x(plan: &TpuPlan) -> f64 {
+    if plan.rows_in_lanes {
+        return lanes::preparing_x(plan);
+    }
     let cycles = match (plan.arithmetic, token_scales(plan)) {
         (Arithmetic::Dequantized, true) => 9.5,
         (Arithmetic::Dequantized, false) => 3.0,

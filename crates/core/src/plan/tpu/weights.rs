@@ -1,7 +1,7 @@
 //! Strips that keep x in VMEM while blocks of weights stream past it.
 
 use super::{
-    Arithmetic, DOUBLE_BUFFERED, Dims, TpuPlan, WeightPipeline, memory,
+    Arithmetic, DOUBLE_BUFFERED, Dims, TpuPlan, WeightPipeline, lanes, memory,
     tile::{
         CHUNK, FEW_ROWS, ModelledCycles, ROW_UNIT, drain, mxu_cycles, per_row, preparing_x, vector_cycles,
     },
@@ -54,7 +54,12 @@ pub(super) fn rows_first(plan: &TpuPlan, columns: usize) -> usize {
 fn work(plan: &TpuPlan, columns: usize, preparation: f64) -> f64 {
     let multiplied = mxu_cycles(plan, columns).max(vector_cycles(plan, columns));
     let beside = mxu_cycles(plan, columns.min(DOUBLE_BUFFERED * plan.chunk.1));
-    multiplied + (COMPETING * preparation - beside).max(0.0) + drain(plan.padded.m)
+    multiplied + (COMPETING * preparation - beside).max(0.0) + drained(plan)
+}
+
+/// Cycles without MXU work around the wait for a block of weights.
+fn drained(plan: &TpuPlan) -> f64 {
+    if plan.rows_in_lanes { lanes::DRAIN } else { drain(plan.padded.m) }
 }
 
 /// Cycles of a kernel with x in VMEM that takes the weights of a step in the given blocks.
@@ -93,12 +98,13 @@ fn timeline(plan: &TpuPlan, blocks: &[(usize, usize)]) -> f64 {
 }
 
 /// Bytes of VMEM that a streamed kernel needs beside the weights.
-fn resident_bytes(problem: &Problem, padded: Dims) -> usize {
+fn resident_bytes(problem: &Problem, padded: Dims, in_lanes: bool) -> usize {
     let bytes = |rows: usize, cols: usize, element: usize| memory::full_tile_bytes(&[rows, cols], element);
     let few_rows = padded.m <= FEW_ROWS || problem.quant_block.size() >= CHUNK;
     let token = problem.x.granularity() == Some(ScaleGranularity::Token);
     let k_blocks = padded.k / problem.quant_block.size();
     let prepared = match few_rows {
+        _ if in_lanes => bytes(CHUNK, padded.k, 1),
         true if token => bytes(k_blocks * padded.m, problem.quant_block.size().min(2 * CHUNK), 4),
         true => 0,
         false => bytes(padded.m, padded.k, 2) + 2 * bytes(CHUNK, padded.k, 2),
@@ -135,13 +141,16 @@ pub(super) fn pipeline(
     strategy: Strategy,
     tile: Dims,
     padded: Dims,
+    in_lanes: bool,
 ) -> Option<WeightPipeline> {
     if strategy != Strategy::Strip || tile.k != padded.k || tile.m != padded.m {
         return None;
     }
-    let budget = memory::usable_vmem(chip).checked_sub(resident_bytes(problem, padded))?;
+    let budget = memory::usable_vmem(chip).checked_sub(resident_bytes(problem, padded, in_lanes))?;
     let stage_bytes = |columns: usize| memory::full_tile_bytes(&[columns, padded.k], 1);
-    let columns = stage_columns(problem, chip, tile, padded);
+    // In several steps past rows in lanes, each takes one block.
+    let in_steps = in_lanes && tile.n < padded.n;
+    let columns = if in_steps { tile.n } else { stage_columns(problem, chip, tile, padded) };
     if tile.n == padded.n && stage_bytes(padded.n) <= budget {
         // `cut` completes it.
         return Some(WeightPipeline { columns, stages: 1, is_resident: true, ends: (columns, columns) });
@@ -161,8 +170,9 @@ pub(super) fn pipeline(
         })
     };
     let whole = padded.n - tile.n;
-    let dequantizes = super::arithmetic(problem, strategy, padded.m <= FEW_ROWS) == Arithmetic::Dequantized;
-    if dequantizes && whole > 0 {
+    let cuts =
+        in_lanes || super::arithmetic(problem, strategy, padded.m <= FEW_ROWS) == Arithmetic::Dequantized;
+    if cuts && whole > 0 {
         // The first step has a buffer of its own.
         let short = (problem.n - whole).next_multiple_of(ROW_UNIT);
         return in_stages(budget.checked_sub(stage_bytes(short))?, whole);

@@ -16,7 +16,10 @@ use octile_mosaic::{
     build::{Copy, IntPredicate},
 };
 
-use super::dequantized::{Weights, XStrip, multiply};
+use super::{
+    dequantized::{Weights, XStrip, multiply},
+    lanes::{self, RowsInLanes},
+};
 use crate::{
     stablehlo::float,
     tpu::{
@@ -64,6 +67,7 @@ struct Operands<'p> {
 struct Computed {
     x_scale: Option<Scales>,
     x_q: Buffer,
+    in_lanes: Option<RowsInLanes>,
     x_strip: XStrip,
     w_bf16: Option<Value>,
 }
@@ -87,6 +91,7 @@ pub(super) fn kernel(plan: &TpuPlan, pipeline: WeightPipeline) -> KernelModule {
     let operands = declare(&mut f, pipeline);
     let codes = plan.memory.get(BufferId::XQ).map(|buffer| f.scratch_copies("x_q", buffer.id));
     let lanes = plan.memory.get(BufferId::XScaleLanes).map(|buffer| f.scratch("x_scale_lanes", buffer.id));
+    let pairs = plan.memory.get(BufferId::XPairs).map(|buffer| f.scratch("x_pairs", buffer.id));
     let x_bf16 = plan.memory.get(BufferId::XBf16).map(|buffer| f.scratch_copies("x_bf16", buffer.id));
     let w_bf16 = plan.memory.get(BufferId::WBf16).map(|buffer| f.scratch_copies("w_bf16", buffer.id));
     let mut x_scale = operands.x_scale.map(|x_scale| Scales::of_x(plan, x_scale.chip));
@@ -100,6 +105,12 @@ pub(super) fn kernel(plan: &TpuPlan, pipeline: WeightPipeline) -> KernelModule {
         b.when_equal(n, 0, |b| scales.spread(b, plan, lanes));
         x_scale = Some(Scales::of_lanes(b, lanes));
     }
+
+    let in_lanes = operands.x_scale.zip(pairs).map(|(x_scale, pairs)| {
+        let pairs = Buffer::whole(pairs);
+        b.when_equal(n, 0, |b| lanes::pair(b, plan, &Buffer::whole(operands.x.chip), &pairs));
+        RowsInLanes { x: pairs, x_scale: Buffer::whole(x_scale.chip) }
+    });
 
     let zero = b.i32(0);
     let mut x_strip = XStrip::new(b, Buffer::whole(operands.x.chip), x_bf16, zero, x_scale.clone());
@@ -115,7 +126,7 @@ pub(super) fn kernel(plan: &TpuPlan, pipeline: WeightPipeline) -> KernelModule {
 
     // Multiply one weight block after another. The first step dequantizes the rest of x beside its first
     // matmuls.
-    let computed = Computed { x_scale, x_q, x_strip, w_bf16 };
+    let computed = Computed { x_scale, x_q, in_lanes, x_strip, w_bf16 };
     if let Some(columns) = plan.short_columns() {
         b.when_equal(n, 0, |b| operands.short_step(b, computed.clone(), columns));
         let (first, one) = (b.i32(0), b.i32(1));
@@ -143,7 +154,10 @@ fn declare<'p>(f: &mut Frame<'p>, pipeline: WeightPipeline) -> Operands<'p> {
     let x = f.in_hbm(Operand::X, BufferId::X, &[given.m, given.k]);
     let w = f.in_hbm(Operand::W, BufferId::WQ, &[given.n, given.k]);
     let w_scale = f.in_hbm(Operand::WScale, BufferId::WScale, &[plan.grid.n * w_rows, k_blocks]);
-    let x_scale = x_scale_id.map(|id| f.in_hbm(Operand::XScale, id, &[x_rows, k_blocks]));
+    let x_scale = x_scale_id.map(|id| match plan.rows_in_lanes {
+        true => f.in_hbm(Operand::XScaleColumns, id, &[k_blocks, x_rows]),
+        false => f.in_hbm(Operand::XScale, id, &[x_rows, k_blocks]),
+    });
     let out = f.out_in_hbm();
     Operands {
         plan,
@@ -320,14 +334,14 @@ impl Operands<'_> {
         let (zero, n) = (b.i32(0), b.i32(self.whole_steps()));
         let w_scale = self.w_scale(b, n);
         let block = WeightBlock { begins: 0, columns, number: 0, index: zero, stage: zero };
-        self.dequantized(b, &mut computed, (&Buffer::whole(short), &w_scale), block, n);
+        self.multiply(b, &mut computed, (Buffer::whole(short), &w_scale), block, n);
         let copy = self.short_out(b, columns);
         b.located("start out", |b| b.start(copy));
     }
 
     /// One step: waits for each of its weight blocks, multiplies it and stores the result.
     fn step(&self, b: &mut FunctionBuilder, mut computed: Computed, n: Value) {
-        let (plan, zero) = (self.plan, b.i32(0));
+        let zero = b.i32(0);
         let w_scale = self.w_scale(b, n);
         let blocks = self.blocks(b, n);
         let ahead = self.whole_steps() * blocks.len();
@@ -336,10 +350,7 @@ impl Operands<'_> {
             b.located("wait w_q", |b| b.wait(copy));
             let w =
                 Buffer::one_of(b, self.w.chip, if self.pipeline.is_resident { zero } else { block.stage });
-            match plan.arithmetic {
-                Arithmetic::Dequantized => self.dequantized(b, &mut computed, (&w, &w_scale), block, n),
-                Arithmetic::Fp8 | Arithmetic::Widened => self.codes(b, &computed, (w, &w_scale), block, n),
-            }
+            self.multiply(b, &mut computed, (w, &w_scale), block, n);
             let copy = self.out(b, block);
             b.located("start out", |b| b.start(copy));
             // The stage is free: load the block that is a whole pipeline ahead.
@@ -352,6 +363,28 @@ impl Operands<'_> {
                     b.located("start w_q", |b| b.start(copy));
                 });
             }
+        }
+    }
+
+    /// Multiplies x with a weight block, and moves the result to its buffer.
+    fn multiply(
+        &self,
+        b: &mut FunctionBuilder,
+        computed: &mut Computed,
+        (w, w_scale): (Buffer, &Scales),
+        block: WeightBlock,
+        n: Value,
+    ) {
+        if let Some(in_lanes) = &computed.in_lanes {
+            let begins = block.begins - self.begins_in_stage(block.begins);
+            let w = lanes::Codes { codes: &w, begins, scale: w_scale };
+            let columns = (block.begins, block.columns);
+            return in_lanes
+                .multiply(b, self.plan, &w, columns, |b, part| self.store(b, n, part.at, part.value));
+        }
+        match self.plan.arithmetic {
+            Arithmetic::Dequantized => self.dequantized(b, computed, (&w, w_scale), block, n),
+            Arithmetic::Fp8 | Arithmetic::Widened => self.codes(b, computed, (w, w_scale), block, n),
         }
     }
 
