@@ -65,3 +65,33 @@ impl ScaleLayout {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With memory that holds the span and no more: every access out of bounds would panic.
+    #[test]
+    fn slices_hold_the_scales_of_any_layout_and_nothing_else() {
+        let strides = |count| [0, 1, 2, 3, 4, 5, 9].into_iter().chain((count == 1).then_some(usize::MAX));
+        for (rows, k_blocks) in (1..=4).flat_map(|rows| (1..=4).map(move |k_blocks| (rows, k_blocks))) {
+            for (row, k) in strides(rows).flat_map(|row| strides(k_blocks).map(move |k| (row, k))) {
+                let (layout, shape) = (ScaleLayout { row, k }, (rows, k_blocks));
+                let scales: Vec<f32> = (0..layout.span(shape)).map(|at| at as f32).collect();
+                let mut expected = layout.to_k_major(&scales, shape);
+                assert_eq!(expected.len(), rows * k_blocks);
+                let mut sliced: Vec<f32> = layout.slices(&scales, shape).flatten().copied().collect();
+                expected.sort_by(f32::total_cmp);
+                sliced.sort_by(f32::total_cmp);
+                assert_eq!(sliced, expected, "{layout:?} of {shape:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_memory_holds_a_layout_that_cannot_be_addressed() {
+        for (row, k) in [(usize::MAX, 1), (1, usize::MAX), (usize::MAX, usize::MAX), (usize::MAX / 2, 1)] {
+            assert!(ScaleLayout { row, k }.span((3, 2)) > isize::MAX as usize);
+        }
+    }
+}

@@ -30,6 +30,9 @@ pub enum StaticCyclesError {
     /// The compiler rejected the kernel, died or did not start.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// There is no room for the compiler's output.
+    #[error("cannot write to a temporary folder: {0}; make room, or set TMPDIR to another folder")]
+    Folder(io::Error),
     /// The compiler's output could not be read.
     #[error("cannot read the compiler's listing of {kernel}: {error}")]
     Listing {
@@ -46,6 +49,13 @@ pub enum StaticCyclesError {
         /// The reason.
         error: SimError,
     },
+}
+
+impl StaticCyclesError {
+    /// Whether the plan is to blame, and counting again would fail again.
+    pub fn is_of_plan(&self) -> bool {
+        matches!(self, Self::Compile(CompileError::Rejected { .. }) | Self::Count { .. })
+    }
 }
 
 /// Cycles of one compiled kernel.
@@ -99,10 +109,15 @@ impl StaticCounter {
         let kernel = emitted.kernel_name;
         let unreadable = |error| StaticCyclesError::Listing { kernel: kernel.clone(), error };
         let folder = Temporary::new(|| tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir());
-        let folder = folder.map_err(unreadable)?;
+        let folder = folder.map_err(StaticCyclesError::Folder)?;
         let module = Module::new(plan.problem.to_string(), emitted.stablehlo.to_string());
         let flags = DumpFlags::Listings(folder.path().to_owned());
-        let compiled = self.compiler.compile(&Target::named(self.chip.topology), &module, &flags)?;
+        let compiled = self.compiler.compile(&Target::named(self.chip.topology), &module, &flags);
+        if compiled.is_err() {
+            // A full disk kills the compiler, which has no room to say so.
+            require_room(&folder.path().join("room")).map_err(StaticCyclesError::Folder)?;
+        }
+        let compiled = compiled?;
         let text = timed_listing(folder.path(), &kernel).map_err(unreadable)?;
         let options = SimOptions::with_copies(self.chip);
         let cycles = simulate(&Listing::parse(&text), &options)
@@ -117,6 +132,11 @@ impl StaticCounter {
             compiler: compiled.platform_version,
         })
     }
+}
+
+/// Tries to write a large file.
+fn require_room(file: &Path) -> io::Result<()> {
+    fs::write(file, vec![0; 1 << 20])
 }
 
 /// Reads the kernel's listing from the compiler's dump folder.
@@ -187,6 +207,14 @@ mod tests {
     use octile_core::QuantBlock;
 
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        require_room(&folder.path().join("room")).unwrap();
+        assert!(require_room(Path::new("/dev/full")).is_err());
+    }
 
     #[test]
     fn only_the_timed_listing_of_the_kernel_counts() {

@@ -72,6 +72,12 @@ pub trait Trial {
     /// Costs of one round of a candidate, one per way of calling.
     fn sample(&mut self, candidate: usize) -> Result<Vec<f64>>;
 
+    /// The candidates that could not be measured for a reason that may pass, and the reason, each in a
+    /// sentence.
+    fn lost(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Takes fresh memory, where that may decide which candidate is faster.
     fn renew(&mut self) {}
 
@@ -134,6 +140,9 @@ pub struct TunedShape {
     pub refusal: Option<String>,
     /// The candidate that was faster at first, but not when it was timed again.
     pub unconfirmed: Option<String>,
+    /// The candidates that could not be measured this time, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<String>,
     /// Seconds that the search took.
     pub seconds: f64,
 }
@@ -167,13 +176,15 @@ pub fn tune(
     }
     let winner = outcome.winner.filter(|_| refusal.is_none());
     let choice = winner.map(|index| choices[index]);
+    let lost = trial.lost();
     let entry = TunedEntry {
         device: tuner.device(),
         with: tuner.with(&problem, choice).expect("a plan that was measured can be made"),
         problem,
         choice,
         speedup: if winner.is_some() { outcome.speedup } else { 1.0 },
-        candidates: choices.len(),
+        // Where some are lost, the next search is not spared.
+        candidates: choices.len() - lost.len(),
         date: Provenance::now().date,
         samples: samples(tuner, &outcome, winner),
     };
@@ -200,6 +211,7 @@ pub fn tune(
         candidates,
         refusal,
         unconfirmed,
+        lost,
         seconds: start.elapsed().as_secs_f64(),
     })
 }

@@ -19,9 +19,11 @@ use octile_harness::{
 
 /// Counts the models that are made, with a second candidate that takes so long, at first and with fresh
 /// memory.
+#[derive(Default)]
 struct Counting {
     models: Cell<usize>,
     costs: [f64; 2],
+    lost: Vec<String>,
 }
 
 impl Tuner for Counting {
@@ -65,6 +67,10 @@ impl Trial for CountingTrial<'_> {
         Ok(vec![[2.0, self.cost][candidate]])
     }
 
+    fn lost(&self) -> Vec<String> {
+        self.tuner.lost.clone()
+    }
+
     fn renew(&mut self) {
         self.cost = self.tuner.costs[1];
     }
@@ -89,7 +95,7 @@ fn tuned(tuner: &Counting, explains: bool) -> TunedShape {
 /// A machine that is busy may make the default slow in every round of a search.
 #[test]
 fn a_candidate_must_win_twice() {
-    let found = |costs| tuned(&Counting { models: Cell::default(), costs }, false);
+    let found = |costs| tuned(&Counting { costs, ..Counting::default() }, false);
     let (once, twice) = (found([1.0, 2.0]), found([1.0, 1.25]));
     assert_eq!((once.entry.choice, once.entry.speedup), (None, 1.0));
     assert_eq!((once.refusal.as_deref(), once.unconfirmed.as_deref()), (None, Some("1")));
@@ -104,11 +110,21 @@ fn a_candidate_must_win_twice() {
     }
 }
 
+/// A search that could not compare all candidates does not claim that it did, so it is done again.
+#[test]
+fn lost_candidates_are_not_counted() {
+    let lost = vec!["1: killed".to_owned()];
+    let found = tuned(&Counting { costs: [3.0; 2], lost: lost.clone(), ..Counting::default() }, false);
+    assert_eq!((found.lost, found.entry.candidates), (lost, 1));
+    let found = tuned(&Counting { costs: [3.0; 2], ..Counting::default() }, false);
+    assert_eq!((found.lost, found.entry.candidates), (Vec::new(), 2));
+}
+
 /// Some measure the peaks of the machine first.
 #[test]
 fn models_are_made_where_they_are_explained() {
     for (explains, models) in [(false, 0), (true, 2)] {
-        let tuner = Counting { models: Cell::default(), costs: [1.0; 2] };
+        let tuner = Counting { costs: [1.0; 2], ..Counting::default() };
         let found = tuned(&tuner, explains);
         assert_eq!((found.entry.speedup, tuner.models.get()), (2.0, models));
         assert!(found.candidates.iter().all(|candidate| candidate.model.is_some() == explains));

@@ -38,7 +38,7 @@ use crate::{
     abandoned,
     args::{ChipChoice, TuneArgs, TuneBackend},
     interrupt,
-    print::{self, one_line, shown},
+    print::{self, joined_lines, shown},
     progress::Progress,
     restart,
     tools::{LIBTPU, ToolPaths},
@@ -79,7 +79,7 @@ impl fmt::Display for TuneFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { label, problem, error } = self;
         let name = if label == UNNAMED { String::new() } else { format!(" ({label})") };
-        f.write_str(&one_line(&format!("cannot tune {problem}{name}: {error}")))
+        f.write_str(&joined_lines(&format!("cannot tune {problem}{name}: {error}")))
     }
 }
 
@@ -200,6 +200,7 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
                 candidates: Vec::new(),
                 refusal: None,
                 unconfirmed: None,
+                lost: Vec::new(),
                 seconds: 0.0,
             },
             _ => {

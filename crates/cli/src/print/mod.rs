@@ -31,7 +31,7 @@ use std::{
 
 use crate::args::ColorChoice;
 
-pub use printable::{one_line, printable, shown};
+pub use printable::{joined_lines, one_line, printable, shown};
 
 /// A report, built up and then printed at once, so that tests can read what users see.
 type Text = String;

@@ -12,6 +12,12 @@ pub fn one_line(name: &str) -> String {
     printable(name).replace('\n', "\\u000a").replace('\t', "\\u0009")
 }
 
+/// Text of several lines, such as the last words of a compiler, as one.
+pub fn joined_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    one_line(&lines.join(" "))
+}
+
 /// Writes control and other invisible characters as `\\u001b`, as JSON does, so that JSON keeps its meaning.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {

@@ -10,7 +10,7 @@ use octile_harness::{
     tune::{CandidateReport, TunedShape},
 };
 
-use super::{Text, counted, emit, emit_document, heading};
+use super::{Text, counted, emit, emit_document, heading, joined_lines};
 use crate::command::tune::TuneReport;
 
 pub use page::page;
@@ -109,7 +109,12 @@ fn line(report: &TuneReport, shape: &TunedShape) -> String {
     if let Some(name) = &shape.unconfirmed {
         let _ = writeln!(line, "    {}", not_again(name));
     }
-    line
+    line + &lost(shape)
+}
+
+/// The candidates that are missing, a line each.
+fn lost(shape: &TunedShape) -> String {
+    shape.lost.iter().map(|sentence| format!("    left out: {}\n", joined_lines(sentence))).collect()
 }
 
 /// What became of a candidate that won once.
@@ -187,8 +192,8 @@ fn candidates(report: &TuneReport, shape: &TunedShape) -> String {
         let is_chosen = shape.entry.choice == Some(candidate.choice);
         let (mark, name) = (if is_chosen { '*' } else { ' ' }, name(index, candidate));
         let modelled = modelled(candidate).map_or_else(|| "-".to_owned(), |cost| shown(cost, unit));
-        let (measured, percent) = match is_rejected(candidate) {
-            true => ("rejected".to_owned(), "-".to_owned()),
+        let (measured, percent) = match has_failed(candidate) {
+            true => ("failed".to_owned(), "-".to_owned()),
             false => (shown(candidate.median, unit), format!("{:.1}", 100.0 * best / candidate.median)),
         };
         let _ = writeln!(
@@ -197,6 +202,7 @@ fn candidates(report: &TuneReport, shape: &TunedShape) -> String {
             limit(candidate)
         );
     }
+    text += &lost(shape);
     text += &verdict(report, shape);
     text += above_roofline(report, shape).unwrap_or_default();
     text += &legend(report);
@@ -227,8 +233,8 @@ fn above_roofline(report: &TuneReport, shape: &TunedShape) -> Option<&'static st
     })
 }
 
-/// Whether the compiler does not take it.
-fn is_rejected(candidate: &CandidateReport) -> bool {
+/// Whether it could not be compiled.
+fn has_failed(candidate: &CandidateReport) -> bool {
     candidate.median >= 1e300
 }
 
@@ -299,6 +305,7 @@ mod tests {
             candidates: vec![candidate],
             refusal: None,
             unconfirmed: None,
+            lost: Vec::new(),
             seconds: 0.0,
         };
         TuneReport {
@@ -333,6 +340,16 @@ mod tests {
         assert!(text.contains("* tile 64x128x256: the default needs 1.25x as many cycles\n"), "{text}");
         assert!(!text.contains("noise") && !text.contains("rounds"), "{text}");
         assert!(explained(&report(TunedTarget::Gpu, "ms", 1.0, None)).contains("by more than the noise"));
+    }
+
+    #[test]
+    fn lost_candidates_are_named_on_one_line() {
+        let mut report = report(TunedTarget::Tpu, "cycles", 100.0, None);
+        report.shapes[0].lost = vec!["tile 1x2x3: died; stderr ends with:\n\nCheck failed\n".to_owned()];
+        let says = "    left out: tile 1x2x3: died; stderr ends with: Check failed\n";
+        assert!(line(&report, &report.shapes[0]).ends_with(says));
+        assert!(explained(&report).contains(says));
+        assert!(page(&report).contains("<p>left out: tile 1x2x3: died; stderr ends with: Check failed</p>"));
     }
 
     #[test]

@@ -101,17 +101,24 @@ struct TpuTrial<'a> {
 }
 
 impl TpuTrial<'_> {
-    /// Counts the cycles of a candidate, and beside it of those that follow, as many as there are cores.
+    /// Counts the cycles of a candidate, and beside it of those that follow, as many as there are cores. One
+    /// that fails for another reason than its plan is compiled once more alone: memory and disk may be too
+    /// small for all at once.
     fn count_from(&mut self, candidate: usize) {
         let at_once = thread::available_parallelism().map_or(1, usize::from).min(MOST_AT_ONCE);
         let counter = &self.tuner.counter;
         let left = self.plans.iter().zip(&mut self.counted).skip(candidate);
-        let left = left.filter(|(_, counted)| counted.is_none());
+        let mut counting: Vec<_> = left.filter(|(_, counted)| counted.is_none()).take(at_once).collect();
         thread::scope(|scope| {
-            for (plan, counted) in left.take(at_once) {
-                scope.spawn(move || *counted = Some(counter.count(plan)));
+            for (plan, counted) in &mut counting {
+                scope.spawn(move || **counted = Some(counter.count(plan)));
             }
         });
+        for (plan, counted) in counting {
+            if matches!(counted, Some(Err(error)) if !error.is_of_plan()) {
+                *counted = Some(counter.count(plan));
+            }
+        }
     }
 }
 
@@ -132,10 +139,18 @@ impl Trial for TpuTrial<'_> {
         match &self.counted[candidate] {
             // Tiles differ in padding, which happens before the kernel.
             Some(Ok(counted)) => Ok(vec![counted.total() + self.plans[candidate].padding_cycles()]),
-            // A candidate that the compiler rejects is no candidate; a default that it rejects is an error.
+            // Others than the default do without their cycles: see `lost`.
             Some(Err(error)) if candidate == 0 => Err(HarnessError::Contender(error.to_string().into())),
             _ => Ok(vec![f64::MAX]),
         }
+    }
+
+    fn lost(&self) -> Vec<String> {
+        let errors = self.counted.iter().enumerate().filter_map(|(candidate, counted)| {
+            let error = counted.as_ref()?.as_ref().err()?;
+            (!error.is_of_plan()).then(|| format!("{}: {error}", self.describe(candidate)))
+        });
+        errors.collect()
     }
 
     fn check(&mut self, _: usize) -> Result<Option<Check>> {
@@ -170,5 +185,44 @@ impl Trial for TpuTrial<'_> {
 
     fn is_counted(&self) -> bool {
         true
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// Counts two candidates with a compiler that is a shell script.
+    fn counted(script: &str) -> (usize, Vec<String>) {
+        let chip = TpuChip::named("tpu7x").unwrap();
+        let script = format!("cat > /dev/null; {script}");
+        let child = ["sh", "-c", &script].map(Into::into).to_vec();
+        let counter = StaticCounter::new("unused.so".into(), child, chip);
+        let tuner = TpuTuner::new(chip, counter, "0".to_owned()).with_candidates(2);
+        let plans = tuner.promising(&"512x1024x1024:128".parse().unwrap());
+        let mut trial = TpuTrial { tuner: &tuner, counted: plans.iter().map(|_| None).collect(), plans };
+        let default = trial.sample(0);
+        assert!(default.is_err(), "{default:?}");
+        assert_eq!(trial.sample(1).unwrap(), [f64::MAX]);
+        (trial.plans.len(), trial.lost())
+    }
+
+    #[test]
+    fn a_compiler_that_was_killed_runs_again_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let rejects = r#"echo '{"Rejected":{"Other":"no"}}'"#;
+        let killed_once = format!("mkdir {}/once 2>&1 && kill -9 $$; {rejects}", folder.path().display());
+        assert_eq!(counted(&killed_once), (2, Vec::new()), "what the compiler rejects is not lost");
+        assert!(folder.path().join("once").exists());
+    }
+
+    #[test]
+    fn candidates_whose_compiler_is_always_killed_are_lost() {
+        let (plans, lost) = counted("kill -9 $$");
+        assert_eq!((plans, lost.len()), (2, 2));
+        assert!(
+            lost[1].starts_with("tile ") && lost[1].contains(": the compiler died of signal 9"),
+            "{lost:?}"
+        );
     }
 }

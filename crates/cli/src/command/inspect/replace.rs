@@ -148,18 +148,11 @@ fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Creates a temporary folder for the compiler, whose flags do not support spaces.
+/// Creates a temporary folder for the compiler.
 pub(super) fn dump_folder() -> Result<Temporary<TempDir>> {
     abandoned::remove(&std::env::temp_dir(), DUMPS);
     let folder = Temporary::new(|| tempfile::Builder::new().prefix(DUMPS).tempdir());
-    let folder = folder.context("cannot create a temporary folder")?;
-    let path = shown(folder.path());
-    if path.contains(char::is_whitespace) {
-        bail!(
-            "the TPU compiler cannot write to '{path}', which contains a space: set TMPDIR to another folder"
-        );
-    }
-    Ok(folder)
+    folder.context("cannot create a temporary folder")
 }
 
 /// Returns the closest existing folder above `output`.

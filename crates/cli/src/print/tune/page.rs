@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use octile_harness::tune::{CandidateReport, TunedShape};
 
-use super::{by_cost, is_rejected, legend, limit, measured_name, model_name, modelled, shown, verdict};
+use super::{by_cost, has_failed, legend, limit, lost, measured_name, model_name, modelled, shown, verdict};
 use crate::command::tune::TuneReport;
 
 const WIDTH: f64 = 520.0;
@@ -54,17 +54,18 @@ fn table(report: &TuneReport, shape: &TunedShape) -> Markup {
             @for (index, candidate) in candidates {
                 tr class=[(shape.entry.choice == Some(candidate.choice)).then_some("chosen")] {
                     td { (candidate.name) @if index == 0 { " (default)" } }
-                    @if is_rejected(candidate) {
-                        td { "rejected" }
+                    @if has_failed(candidate) {
+                        td { "failed" }
                     } @else {
                         td { (shown(candidate.median, unit)) }
                     }
                     td { @if let Some(cost) = modelled(candidate) { (shown(cost, unit)) } @else { "-" } }
-                    td { @if !is_rejected(candidate) { (format!("{:.1}", 100.0 * best / candidate.median)) } }
+                    td { @if !has_failed(candidate) { (format!("{:.1}", 100.0 * best / candidate.median)) } }
                     td { (limit(candidate)) }
                 }
             }
         }
+        @for line in lost(shape).lines() { p { (line.trim()) } }
         p { (verdict(report, shape)) }
         @for line in legend(report).lines() { p.legend { (line) } }
     }
@@ -75,7 +76,7 @@ fn plot(report: &TuneReport, shape: &TunedShape) -> Markup {
     let points: Vec<(f64, f64, bool, &CandidateReport)> = by_cost(shape)
         .0
         .into_iter()
-        .filter(|(_, candidate)| !is_rejected(candidate))
+        .filter(|(_, candidate)| !has_failed(candidate))
         .filter_map(|(index, c)| Some((modelled(c)?.max(1e-9), c.median, index == 0, c)))
         .collect();
     let (measured_name, model_name) = (measured_name(report), model_name(report));

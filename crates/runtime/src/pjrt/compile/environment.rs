@@ -1,6 +1,6 @@
 //! The environment of the child process, from which the TPU compiler reads most of its flags.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Variables for starting libtpu on a machine without a TPU. Without the first it queries a metadata service
 /// for minutes; without the last it does not start beside another process.
@@ -59,6 +59,16 @@ impl DumpFlags {
             }
             Self::StaticProfile(folder) => {
                 vec![format!("--xla_jf_dump_static_llo_profile_to={}", folder.display())]
+            }
+        }
+    }
+
+    /// The folder that the compiler writes to.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Nothing => None,
+            Self::Listings(folder) | Self::AnnotatedListings(folder) | Self::StaticProfile(folder) => {
+                Some(folder)
             }
         }
     }

@@ -36,6 +36,14 @@ pub enum CompileError {
     /// The compiler could not be started for this target.
     #[error("{0}")]
     NotStarted(String),
+    /// The compiler's flags cannot name the folder for its dumps.
+    #[error(
+        "the TPU compiler cannot write to {path:?}, which contains a space: set TMPDIR to another folder"
+    )]
+    SpaceInPath {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The compiler's process died.
     #[error("the compiler died of {cause} while compiling {module}{words}", words = quoted(.stderr_tail))]
     Crashed {
@@ -166,6 +174,11 @@ impl Compiler {
         modules: &[Module],
         dump: &DumpFlags,
     ) -> Result<ChildOutput, CompileError> {
+        // Flags end at spaces.
+        let folder = dump.folder().filter(|path| path.to_string_lossy().contains(char::is_whitespace));
+        if let Some(path) = folder {
+            return Err(CompileError::SpaceInPath { path: path.to_owned() });
+        }
         let (program, arguments) = self.child.split_first().expect("the child has a program");
         let process_error = |error| self.process_error(error);
         let request =
@@ -338,6 +351,19 @@ mod tests {
         let outcomes = compiler.compile_all(&Target::named("t"), &modules).unwrap();
         let crashed = |outcome: &Result<_, _>| matches!(outcome, Err(CompileError::Crashed { .. }));
         assert_eq!(outcomes.iter().map(crashed).collect::<Vec<_>>(), [false, true, false, true]);
+    }
+
+    #[test]
+    fn a_folder_that_flags_cannot_name_is_refused() {
+        let (target, module) = (Target::named("t"), Module::new("dma", ""));
+        for flags in [DumpFlags::Listings, DumpFlags::AnnotatedListings, DumpFlags::StaticProfile] {
+            let error = compiler("exit 0").compile(&target, &module, &flags("/tmp/a b".into())).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "the TPU compiler cannot write to \"/tmp/a b\", which contains a space: set TMPDIR to another \
+                 folder"
+            );
+        }
     }
 
     #[test]
