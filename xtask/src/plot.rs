@@ -14,7 +14,7 @@ use crate::chart::STYLE;
 /// Plots in the documents, which `cargo xtask chart` redraws: a record, and the drawing.
 pub(crate) const PLOTS: [(&str, &str); 3] = [
     ("bench/record/h200/sample_91.json", "docs/h200-sample.svg"),
-    ("bench/record/cpu-tune-judge-zen-5-2026-11-19-b.json", "docs/cpu-judge.svg"),
+    ("bench/record/cpu-tune-judge-zen-5-2026-11-19-c.json", "docs/cpu-judge.svg"),
     ("bench/record/torch-cpu-judge-zen5-2026-11-18.json", "docs/torch-cpu-judge.svg"),
 ];
 
