@@ -185,6 +185,8 @@ fn columns(problem: &Problem, aligned: Dims) -> Vec<usize> {
     let most = if problem.m <= 2 * CHUNK { blocks } else { 4096 / unit };
     columns
         .extend((1..=most.min(blocks)).filter(|per_tile| blocks.is_multiple_of(*per_tile)).map(|b| b * unit));
+    // Rows of x stream past all of w.
+    columns.push(n);
     columns.sort_unstable();
     columns.dedup();
     columns
@@ -206,7 +208,7 @@ fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan 
 }
 
 /// A grid step is straight-line code; beyond this many bundles it grows without getting faster.
-const MOST_UNROLLED: f64 = 18_000.0;
+const MOST_UNROLLED: f64 = 27_000.0;
 
 /// Longest strip that is dequantized in one step: compile time grows faster than the strip.
 const MOST_DEQUANTIZED: usize = 12_288;

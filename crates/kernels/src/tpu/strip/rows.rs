@@ -258,9 +258,6 @@ impl Operands<'_> {
             self.start_block(b, block);
         }
         b.located("wait w_scale", |b| b.wait(scales));
-        if self.dequantized.is_none() {
-            self.wait_for_weights(b, 0);
-        }
     }
 
     fn wait_for_weights(&self, b: &mut FunctionBuilder, number: usize) {
@@ -361,21 +358,34 @@ impl Operands<'_> {
         let codes = self.codes(b, block);
         if let Some(dequantized) = self.dequantized {
             let mut late = Vec::new();
-            for (number, columns) in self.plan.weight_blocks().into_iter().enumerate() {
+            let next = next.filter(|_| self.overlaps());
+            let next = next.map(|next| (next, (self.codes(b, next), next.rows())));
+            let joins_waits = self.plan.joins_waits();
+            let weights = self.plan.weight_blocks();
+            for (number, &columns) in weights.iter().enumerate() {
                 self.wait_for_weights(b, number);
+                let joined = next.as_ref().filter(|_| joins_waits && number + 1 == weights.len());
+                let ahead = joined.map(|(next, (codes, rows))| {
+                    self.wait_for_rows(b, *next);
+                    (codes, *rows)
+                });
                 let rows = (&codes, block.rows());
-                late = dequantized.multiply_first(b, self.plan, rows, columns, late);
+                late = dequantized.multiply_first(b, self.plan, rows, columns, late, ahead);
             }
-            if let Some(next) = next.filter(|_| self.overlaps()) {
+            if let Some((next, (codes, rows))) = next.filter(|_| !joins_waits) {
                 self.wait_for_rows(b, next);
-                let codes = self.codes(b, next);
-                dequantized.dequantize_ahead(b, self.plan, &codes, next.rows());
+                dequantized.dequantize_ahead(b, self.plan, &codes, rows);
             }
             for products in late {
                 transposed::finish(b, self.plan, &codes, products);
             }
         } else {
-            transposed::multiply_codes(b, self.plan, &codes, block.rows());
+            let mut late = None;
+            for (number, columns) in self.plan.weight_blocks().into_iter().enumerate() {
+                self.wait_for_weights(b, number);
+                late = transposed::multiply_codes(b, self.plan, &codes, block.rows(), columns, late);
+            }
+            transposed::finish_sums(b, self.plan, &codes, late);
         }
         self.start_stores(b, block, Share::Early);
     }
@@ -390,7 +400,9 @@ impl Operands<'_> {
     ) {
         let codes = self.codes(b, block);
         let Some(dequantized) = self.dequantized else {
-            return transposed::multiply_codes(b, self.plan, &codes, block.rows());
+            let columns = (0, self.plan.held().n);
+            let late = transposed::multiply_codes(b, self.plan, &codes, block.rows(), columns, None);
+            return transposed::finish_sums(b, self.plan, &codes, late);
         };
         let [before, next] =
             [before, next].map(|block| block.map(|block| (self.codes(b, block), block.rows())));
