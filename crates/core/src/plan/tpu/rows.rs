@@ -193,14 +193,16 @@ fn cuts(plan: &TpuPlan) -> Cuts {
     let rows = if plan.grid.m > 1 {
         vec![vec![(0, held.m)]]
     } else {
-        let cuts = [1, 2, 4, 8, 16].map(|most| cut(held.m, CHUNK, 1, most * CHUNK)).into_iter();
-        let cuts = cuts.chain([cut(held.m, 2 * CHUNK, 1, 16 * CHUNK)]);
-        let firsts = [1, 2].into_iter().flat_map(|first| [1, 2].map(|last| (first * CHUNK, last * CHUNK)));
-        let ends = |(first, last): (usize, usize)| {
-            let middle = held.m.checked_sub(first + last).filter(|&middle| middle >= CHUNK)?;
-            Some(vec![(0, first), (first, middle), (held.m - last, last)])
+        let grown = |rows: usize| {
+            let cuts = [1, 2, 4, 8, 16].map(|most| cut(rows, CHUNK, 1, most * CHUNK)).into_iter();
+            cuts.chain([cut(rows, 2 * CHUNK, 1, 16 * CHUNK), cut(rows, CHUNK, 3, 16 * CHUNK)])
         };
-        cuts.chain(firsts.filter_map(ends)).collect()
+        let with_last = |last: usize| {
+            let rows = held.m.checked_sub(last).filter(|&rows| rows >= CHUNK);
+            let cuts = rows.map(grown).into_iter().flatten();
+            cuts.map(move |cut| [cut, vec![(held.m - last, last)]].concat())
+        };
+        grown(held.m).chain([CHUNK, 2 * CHUNK].into_iter().flat_map(with_last)).collect()
     };
     let in_blocks = plan.arithmetic == Arithmetic::Dequantized || !has_small_blocks(&plan.problem);
     let weights = if in_blocks {
@@ -323,12 +325,20 @@ fn timeline(plan: &TpuPlan, cuts: &Cuts) -> f64 {
         false => 0.0,
     };
     let mut stored = done + out(first);
+    let mut stores = Vec::with_capacity(later.len());
     for (number, &rows) in later.iter().enumerate() {
-        let awaited = if overlaps { arrivals.get(number + 1).copied().unwrap_or(0.0) } else { arrivals[number] };
-        done = done.max(awaited) + work(plan, rows, columns);
+        let awaited =
+            if overlaps { arrivals.get(number + 1).copied().unwrap_or(0.0) } else { arrivals[number] };
+        // Of several steps, each fills the buffer that the result of the one before the last has left.
+        let leaves = number.checked_sub(DOUBLE_BUFFERED).filter(|_| plan.grid.m > 1);
+        let left = leaves.map_or(0.0, |before| stores[before] + rates.copy_latency);
+        done = done.max(awaited).max(left) + work(plan, rows, columns);
         stored = done.max(stored) + out(rows);
+        stores.push(stored);
     }
-    let step = work(plan, tile.m, columns).max(x(tile.m) + out(tile.m));
+    let (multiplied, stores) = (work(plan, tile.m, columns), out(tile.m));
+    let in_turns = (multiplied + stores + rates.copy_latency) / DOUBLE_BUFFERED as f64;
+    let step = multiplied.max(x(tile.m) + stores).max(in_turns);
     let others = if plan.grid.m > 1 { plan.grid.m - 1 - later.len() } else { 0 };
     if overlaps {
         let late = DOUBLE_BUFFERED * CHUNK;

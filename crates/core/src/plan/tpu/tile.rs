@@ -148,8 +148,10 @@ fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(Mode
         let fitting: Vec<_> = tiles
             .into_iter()
             .filter(|&tile| fits(problem, chip, Strategy::Strip, tile))
-            .map(|tile| (modelled_cycles(&strip_plan(problem, chip, tile)), tile))
-            .filter(|(cycles, _)| cycles.unrolled <= MOST_UNROLLED)
+            .map(|tile| strip_plan(problem, chip, tile))
+            .map(|plan| (modelled_cycles(&plan), plan))
+            .filter(|(cycles, plan)| cycles.unrolled <= most_unrolled(plan))
+            .map(|(cycles, plan)| (cycles, plan.tile))
             .collect();
         if !fitting.is_empty() {
             return fitting;
@@ -207,8 +209,11 @@ fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan 
     TpuPlan::lay_out(problem, chip, Strategy::Strip, BlockMode::Large, tile)
 }
 
-/// A grid step is straight-line code; beyond this many bundles it grows without getting faster.
-const MOST_UNROLLED: f64 = 27_000.0;
+/// A grid step is straight-line code; beyond so many bundles it grows without getting faster. Rows that stream
+/// past w have no other way to be multiplied than with all columns at once.
+fn most_unrolled(plan: &TpuPlan) -> f64 {
+    if plan.row_pipeline.is_some() { 27_000.0 } else { 18_000.0 }
+}
 
 /// Longest strip that is dequantized in one step: compile time grows faster than the strip.
 const MOST_DEQUANTIZED: usize = 12_288;
