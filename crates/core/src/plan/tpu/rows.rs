@@ -45,8 +45,9 @@ const DRAIN_CODES: f64 = 410.0;
 /// The same where results are transposed after conversion.
 const DRAIN_DEQUANTIZED: f64 = 540.0;
 
-/// The same where the next block is dequantized ahead, and last products are transposed during it.
-const DRAIN_OVERLAPPED: f64 = 430.0;
+/// The same where the next block is dequantized ahead, and last products are transposed during it: between
+/// grid steps, and within one.
+const DRAIN_OVERLAPPED: [f64; 2] = [410.0, 300.0];
 
 /// Cycles between the weight blocks of a first block, whose last products are transposed after the wait.
 const DRAIN_WEIGHTS: f64 = 290.0;
@@ -111,7 +112,7 @@ pub(super) fn overlap(tile: Dims) -> bool {
 /// Cycles without MXU work between two blocks of rows.
 fn drain(plan: &TpuPlan) -> f64 {
     match plan.arithmetic {
-        Arithmetic::Dequantized if overlap(plan.tile) => DRAIN_OVERLAPPED,
+        Arithmetic::Dequantized if overlap(plan.tile) => DRAIN_OVERLAPPED[usize::from(plan.grid.m == 1)],
         Arithmetic::Dequantized => DRAIN_DEQUANTIZED,
         _ if has_small_blocks(&plan.problem) => DRAIN,
         _ => DRAIN_CODES,
@@ -195,14 +196,16 @@ fn cuts(plan: &TpuPlan) -> Cuts {
     } else {
         let grown = |rows: usize| {
             let cuts = [1, 2, 4, 8, 16].map(|most| cut(rows, CHUNK, 1, most * CHUNK)).into_iter();
-            cuts.chain([cut(rows, 2 * CHUNK, 1, 16 * CHUNK), cut(rows, CHUNK, 3, 16 * CHUNK)])
+            let fast = [3, 6].map(|growth| cut(rows, CHUNK, growth, 16 * CHUNK));
+            cuts.chain([cut(rows, 2 * CHUNK, 1, 16 * CHUNK)]).chain(fast)
         };
-        let with_last = |last: usize| {
-            let rows = held.m.checked_sub(last).filter(|&rows| rows >= CHUNK);
-            let cuts = rows.map(grown).into_iter().flatten();
-            cuts.map(move |cut| [cut, vec![(held.m - last, last)]].concat())
+        // The last block of one or two chunks begins with a chunk.
+        let with_last = |chunks: usize| {
+            let begins = (held.m.div_ceil(CHUNK).saturating_sub(chunks)) * CHUNK;
+            let cuts = (begins > 0).then(|| grown(begins)).into_iter().flatten();
+            cuts.map(move |cut| [cut, vec![(begins, held.m - begins)]].concat())
         };
-        grown(held.m).chain([CHUNK, 2 * CHUNK].into_iter().flat_map(with_last)).collect()
+        grown(held.m).chain([1, 2].into_iter().flat_map(with_last)).collect()
     };
     let in_blocks = plan.arithmetic == Arithmetic::Dequantized || !has_small_blocks(&plan.problem);
     let weights = if in_blocks {

@@ -195,12 +195,16 @@ fn columns(problem: &Problem, aligned: Dims) -> Vec<usize> {
 }
 
 /// The strip with the fewest modelled cycles; of those that differ little, the one with the shortest code,
-/// which compiles fastest.
+/// which compiles fastest. Long code must gain more.
 fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
     const LITTLE: f64 = 1.01;
+    const LONG: f64 = 1.02;
     let strips = strips(problem, chip, aligned);
-    let least = strips.iter().map(|(cycles, _)| cycles.total).fold(f64::INFINITY, f64::min);
-    let near = strips.into_iter().filter(|(cycles, _)| cycles.total <= LITTLE * least);
+    let cost = |cycles: &ModelledCycles| {
+        if cycles.unrolled > USUALLY_UNROLLED { LONG * cycles.total } else { cycles.total }
+    };
+    let least = strips.iter().map(|(cycles, _)| cost(cycles)).fold(f64::INFINITY, f64::min);
+    let near = strips.into_iter().filter(|(cycles, _)| cost(cycles) <= LITTLE * least);
     let shortest = near.min_by(|(a, _), (b, _)| a.code.total_cmp(&b.code));
     shortest.map_or(aligned, |(_, tile)| tile)
 }
@@ -209,10 +213,12 @@ fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan 
     TpuPlan::lay_out(problem, chip, Strategy::Strip, BlockMode::Large, tile)
 }
 
-/// A grid step is straight-line code; beyond so many bundles it grows without getting faster. Rows that stream
-/// past w have no other way to be multiplied than with all columns at once.
+/// A grid step is straight-line code; beyond this many bundles it usually grows without getting faster.
+const USUALLY_UNROLLED: f64 = 18_000.0;
+
+/// Most bundles of a grid step. Rows that stream past w are multiplied with all columns at once.
 fn most_unrolled(plan: &TpuPlan) -> f64 {
-    if plan.row_pipeline.is_some() { 27_000.0 } else { 18_000.0 }
+    if plan.row_pipeline.is_some() { 2.0 * USUALLY_UNROLLED } else { USUALLY_UNROLLED }
 }
 
 /// Longest strip that is dequantized in one step: compile time grows faster than the strip.
