@@ -1,9 +1,8 @@
-//! Strips that keep w in VMEM while blocks of rows of x stream past it: few columns, and a scale per row of
-//! x.
+//! Strips that keep w in VMEM while blocks of rows of x stream past it.
 //!
 //! Products are computed transposed. Rows of x lie along the lanes, where a scale per row is a vector that
 //! all sublanes share; beside rows it would have to be repeated along the lanes, which takes longer than the
-//! matmuls of few columns.
+//! matmuls of few columns, or than those of large quantization blocks.
 
 use super::{
     Arithmetic, DOUBLE_BUFFERED, Dims, RowPipeline, TpuPlan, memory,

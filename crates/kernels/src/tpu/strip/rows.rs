@@ -360,8 +360,7 @@ impl Operands<'_> {
             let mut late = Vec::new();
             let next = next.filter(|_| self.overlaps());
             let next = next.map(|next| (next, (self.codes(b, next), next.rows())));
-            let joins_waits = self.plan.joins_waits();
-            let weights = self.plan.weight_blocks();
+            let (joins_waits, weights) = (self.plan.joins_waits(), self.plan.weight_blocks());
             for (number, &columns) in weights.iter().enumerate() {
                 self.wait_for_weights(b, number);
                 let joined = next.as_ref().filter(|_| joins_waits && number + 1 == weights.len());
