@@ -216,9 +216,14 @@ fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan 
 /// A grid step is straight-line code; beyond this many bundles it usually grows without getting faster.
 const USUALLY_UNROLLED: f64 = 18_000.0;
 
-/// Most bundles of a grid step. Rows that stream past w are multiplied with all columns at once.
+/// Most bundles of the grid steps that have code of their own. Rows that stream past w are multiplied with all
+/// columns at once, in two steps; one step of much longer code takes the compiler minutes.
 fn most_unrolled(plan: &TpuPlan) -> f64 {
-    if plan.row_pipeline.is_some() { 2.0 * USUALLY_UNROLLED } else { USUALLY_UNROLLED }
+    match plan.row_pipeline {
+        Some(_) if plan.grid.m > 1 => 2.0 * USUALLY_UNROLLED,
+        Some(_) => 21_000.0,
+        None => USUALLY_UNROLLED,
+    }
 }
 
 /// Longest strip that is dequantized in one step: compile time grows faster than the strip.
