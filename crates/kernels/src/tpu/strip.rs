@@ -9,6 +9,7 @@
 
 mod dequantized;
 mod prefetch;
+mod row_block;
 mod rows;
 mod sink;
 mod streamed;

@@ -13,7 +13,10 @@ use octile_mosaic::{
     build::{Copy, IntPredicate},
 };
 
-use super::transposed::{self, Codes, Dequantized, Part};
+use super::{
+    row_block::{RowBlock, Share, ShortBlock},
+    transposed::{self, Codes, Dequantized, Part},
+};
 use crate::tpu::{
     KernelModule,
     parts::{
@@ -45,44 +48,6 @@ struct Operands<'p> {
     short: Option<ShortBlock>,
     semaphores: Value,
     dequantized: Option<Dequantized>,
-}
-
-/// Buffers of the rows that whole blocks leave over. The first step multiplies them.
-#[derive(Clone, Copy)]
-struct ShortBlock {
-    x: Value,
-    x_scale: Value,
-    out: Value,
-}
-
-/// Part of a block's result: stored at the block's end, or finished and stored during the next one.
-#[derive(Clone, Copy)]
-enum Share {
-    Early,
-    Late,
-}
-
-/// A block of rows.
-#[derive(Clone, Copy)]
-struct RowBlock {
-    /// First row in x, as i32.
-    row: Value,
-    /// First row in its stage.
-    begins: usize,
-    rows: usize,
-    /// Its stage and that of its result, as i32; `None` for the rows that are left over.
-    stages: Option<(Value, Value)>,
-    /// Its semaphores, as i32: of the loads and of the store.
-    lanes: (Value, Value),
-    /// Semaphore of the store of its last products, as i32; `None` where they are stored with all others.
-    late: Option<Value>,
-}
-
-impl RowBlock {
-    /// First row in its stage and number.
-    fn rows(self) -> (usize, usize) {
-        (self.begins, self.rows)
-    }
 }
 
 pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {

@@ -103,8 +103,7 @@ impl Dequantized {
 
     /// Multiplies the first block of rows with some columns, after dequantizing these, and the rows before
     /// the first of them. The last products are complete only after the wait that follows: it finishes those
-    /// that the columns before have left, and returns its own. Begins to dequantize the `next` block, if there
-    /// is one.
+    /// that the columns before have left, and returns its own. Begins to dequantize the `next` block, if any.
     pub(super) fn multiply_first(
         self,
         b: &mut FunctionBuilder,
