@@ -85,6 +85,9 @@ fn strips_with_ragged_chunks() {
         ((96, 700, 640, QuantBlock::B128), fp8(Token)),
         ((127, 1500, 900, QuantBlock::B128), fp8(Token)),
         ((290, 500, 300, QuantBlock::B256), fp8(Token)),
+        ((545, 700, 300, QuantBlock::B256), fp8(Block)),
+        // Several blocks of rows, the first of which waits for the next one with its last weights.
+        ((778, 600, 128, QuantBlock::B128), fp8(Token)),
         ((1290, 200, 201, QuantBlock::B128), fp8(Token)),
         ((1290, 328, 192, QuantBlock::B128), fp8(Block)),
         ((300, 1100, 256, QuantBlock::B128), fp8(Token)),

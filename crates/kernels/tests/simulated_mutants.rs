@@ -148,13 +148,15 @@ fn a_dropped_wait() {
 fn a_dropped_wait_of_a_strip() {
     let token = ActivationKind::Fp8(ScaleGranularity::Token);
     let chip = TpuChip::named("tpu7x").expect("the chip is known");
-    for ((m, n, k), tile) in [
-        ((1034, 140, 128), (256, 256, 128)),
-        ((778, 600, 128), (512, 768, 128)),
-        ((300, 700, 128), (320, 256, 128)),
-        ((100, 700, 256), (128, 256, 256)),
+    for ((m, n, k, quant_block), tile) in [
+        ((1034, 140, 128, QuantBlock::B128), (256, 256, 128)),
+        ((778, 600, 128, QuantBlock::B128), (512, 768, 128)),
+        ((1034, 600, 128, QuantBlock::B128), (256, 768, 128)),
+        ((778, 600, 256, QuantBlock::B256), (512, 768, 256)),
+        ((300, 700, 128, QuantBlock::B128), (320, 256, 128)),
+        ((100, 700, 256, QuantBlock::B128), (128, 256, 256)),
     ] {
-        let problem = Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_x(token);
+        let problem = Problem::new(m, n, k, quant_block).expect("the shape is valid").with_x(token);
         let tile = Dims { m: tile.0, n: tile.1, k: tile.2 };
         let plan = TpuPlan::with_tile(&problem, chip, Strategy::Strip, BlockMode::Auto, tile);
         let original = Original::of(&plan.expect("the chip takes it"));

@@ -308,7 +308,9 @@ impl TpuPlan {
     ) -> Self {
         let streams_rows = Self::streaming(problem, chip, strategy, mode, tile, Streams::Rows);
         let one_step = streams_rows.row_pipeline.is_some() && streams_rows.grid.m == 1;
-        if !one_step || streams_rows.arithmetic != Arithmetic::Dequantized {
+        let scales_products =
+            streams_rows.arithmetic != Arithmetic::Dequantized && rows::has_small_blocks(problem);
+        if !one_step || scales_products {
             return streams_rows;
         }
         let streams_weights = Self::streaming(problem, chip, strategy, mode, tile, Streams::Weights);

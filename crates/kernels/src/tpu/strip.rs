@@ -10,6 +10,7 @@
 mod dequantized;
 mod lanes;
 mod prefetch;
+mod row_block;
 mod rows;
 mod sink;
 mod streamed;

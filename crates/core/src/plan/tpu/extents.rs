@@ -102,6 +102,12 @@ impl TpuPlan {
         self.keeps_dequantized_w() && self.row_pipeline.is_some() && rows::overlap(self.tile)
     }
 
+    /// Whether the first block of rows waits for the next one when it waits for its last weights, and begins
+    /// to dequantize it beside their matmuls.
+    pub fn joins_waits(&self) -> bool {
+        self.overlaps_rows() && rows::joins_waits(self)
+    }
+
     /// K-blocks of the next block of rows that are dequantized beside the matmuls of this one.
     pub fn blocks_ahead(&self) -> usize {
         self.k_blocks().min(rows::AHEAD / self.problem.quant_block.size())

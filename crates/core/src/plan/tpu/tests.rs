@@ -134,7 +134,7 @@ fn strips_cover_k_and_pick_the_measured_tiles() {
     let tile = |shape| strip(shape).tile;
     // x and w fit into VMEM, and are loaded once.
     assert_eq!(tile("2048x2048x2048:512"), Dims { m: 2048, n: 2048, k: 2048 });
-    assert_eq!(tile("4096x4096x4096:512"), Dims { m: 512, n: 2048, k: 4096 });
+    assert_eq!(tile("4096x4096x4096:512"), Dims { m: 512, n: 4096, k: 4096 });
     // No tile of 640 columns, whose last 128 fill half of an MXU.
     assert_eq!(tile("3072x5120x5120:128").n % 256, 0);
     assert_eq!(strip("2048x2048x2048:512").arithmetic, Arithmetic::Fp8);

@@ -149,8 +149,10 @@ fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(Mode
         let fitting: Vec<_> = tiles
             .into_iter()
             .filter(|&tile| fits(problem, chip, Strategy::Strip, tile))
-            .map(|tile| (modelled_cycles(&strip_plan(problem, chip, tile)), tile))
-            .filter(|(cycles, _)| cycles.unrolled <= MOST_UNROLLED)
+            .map(|tile| strip_plan(problem, chip, tile))
+            .map(|plan| (modelled_cycles(&plan), plan))
+            .filter(|(cycles, plan)| cycles.unrolled <= most_unrolled(plan))
+            .map(|(cycles, plan)| (cycles, plan.tile))
             .collect();
         if !fitting.is_empty() {
             return fitting;
@@ -186,18 +188,24 @@ fn columns(problem: &Problem, aligned: Dims) -> Vec<usize> {
     let most = if problem.m <= 2 * CHUNK { blocks } else { 4096 / unit };
     columns
         .extend((1..=most.min(blocks)).filter(|per_tile| blocks.is_multiple_of(*per_tile)).map(|b| b * unit));
+    // Rows of x stream past all of w.
+    columns.push(n);
     columns.sort_unstable();
     columns.dedup();
     columns
 }
 
 /// The strip with the fewest modelled cycles; of those that differ little, the one with the shortest code,
-/// which compiles fastest.
+/// which compiles fastest. Long code must gain more.
 fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
     const LITTLE: f64 = 1.01;
+    const LONG: f64 = 1.02;
     let strips = strips(problem, chip, aligned);
-    let least = strips.iter().map(|(cycles, _)| cycles.total).fold(f64::INFINITY, f64::min);
-    let near = strips.into_iter().filter(|(cycles, _)| cycles.total <= LITTLE * least);
+    let cost = |cycles: &ModelledCycles| {
+        if cycles.unrolled > USUALLY_UNROLLED { LONG * cycles.total } else { cycles.total }
+    };
+    let least = strips.iter().map(|(cycles, _)| cost(cycles)).fold(f64::INFINITY, f64::min);
+    let near = strips.into_iter().filter(|(cycles, _)| cost(cycles) <= LITTLE * least);
     let shortest = near.min_by(|(a, _), (b, _)| a.code.total_cmp(&b.code));
     shortest.map_or(aligned, |(_, tile)| tile)
 }
@@ -206,8 +214,18 @@ fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan 
     TpuPlan::lay_out(problem, chip, Strategy::Strip, BlockMode::Large, tile)
 }
 
-/// A grid step is straight-line code; beyond this many bundles it grows without getting faster.
-const MOST_UNROLLED: f64 = 18_000.0;
+/// A grid step is straight-line code; beyond this many bundles it usually grows without getting faster.
+const USUALLY_UNROLLED: f64 = 18_000.0;
+
+/// Most bundles of the grid steps that have code of their own. Rows that stream past w are multiplied with
+/// all columns at once, in two steps; one step of much longer code takes the compiler minutes.
+fn most_unrolled(plan: &TpuPlan) -> f64 {
+    match plan.row_pipeline {
+        Some(_) if plan.grid.m > 1 => 2.0 * USUALLY_UNROLLED,
+        Some(_) => 21_000.0,
+        None => USUALLY_UNROLLED,
+    }
+}
 
 /// Longest strip that is dequantized in one step: compile time grows faster than the strip.
 const MOST_DEQUANTIZED: usize = 12_288;

@@ -13,7 +13,10 @@ use octile_mosaic::{
     build::{Copy, IntPredicate},
 };
 
-use super::transposed::{self, Codes, Dequantized, Part};
+use super::{
+    row_block::{RowBlock, Share, ShortBlock},
+    transposed::{self, Codes, Dequantized, Part},
+};
 use crate::tpu::{
     KernelModule,
     parts::{
@@ -45,44 +48,6 @@ struct Operands<'p> {
     short: Option<ShortBlock>,
     semaphores: Value,
     dequantized: Option<Dequantized>,
-}
-
-/// Buffers of the rows that whole blocks leave over. The first step multiplies them.
-#[derive(Clone, Copy)]
-struct ShortBlock {
-    x: Value,
-    x_scale: Value,
-    out: Value,
-}
-
-/// Part of a block's result: stored at the block's end, or finished and stored during the next one.
-#[derive(Clone, Copy)]
-enum Share {
-    Early,
-    Late,
-}
-
-/// A block of rows.
-#[derive(Clone, Copy)]
-struct RowBlock {
-    /// First row in x, as i32.
-    row: Value,
-    /// First row in its stage.
-    begins: usize,
-    rows: usize,
-    /// Its stage and that of its result, as i32; `None` for the rows that are left over.
-    stages: Option<(Value, Value)>,
-    /// Its semaphores, as i32: of the loads and of the store.
-    lanes: (Value, Value),
-    /// Semaphore of the store of its last products, as i32; `None` where they are stored with all others.
-    late: Option<Value>,
-}
-
-impl RowBlock {
-    /// First row in its stage and number.
-    fn rows(self) -> (usize, usize) {
-        (self.begins, self.rows)
-    }
 }
 
 pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
@@ -258,9 +223,6 @@ impl Operands<'_> {
             self.start_block(b, block);
         }
         b.located("wait w_scale", |b| b.wait(scales));
-        if self.dequantized.is_none() {
-            self.wait_for_weights(b, 0);
-        }
     }
 
     fn wait_for_weights(&self, b: &mut FunctionBuilder, number: usize) {
@@ -361,21 +323,33 @@ impl Operands<'_> {
         let codes = self.codes(b, block);
         if let Some(dequantized) = self.dequantized {
             let mut late = Vec::new();
-            for (number, columns) in self.plan.weight_blocks().into_iter().enumerate() {
+            let next = next.filter(|_| self.overlaps());
+            let next = next.map(|next| (next, (self.codes(b, next), next.rows())));
+            let (joins_waits, weights) = (self.plan.joins_waits(), self.plan.weight_blocks());
+            for (number, &columns) in weights.iter().enumerate() {
                 self.wait_for_weights(b, number);
+                let joined = next.as_ref().filter(|_| joins_waits && number + 1 == weights.len());
+                let ahead = joined.map(|(next, (codes, rows))| {
+                    self.wait_for_rows(b, *next);
+                    (codes, *rows)
+                });
                 let rows = (&codes, block.rows());
-                late = dequantized.multiply_first(b, self.plan, rows, columns, late);
+                late = dequantized.multiply_first(b, self.plan, rows, columns, late, ahead);
             }
-            if let Some(next) = next.filter(|_| self.overlaps()) {
+            if let Some((next, (codes, rows))) = next.filter(|_| !joins_waits) {
                 self.wait_for_rows(b, next);
-                let codes = self.codes(b, next);
-                dequantized.dequantize_ahead(b, self.plan, &codes, next.rows());
+                dequantized.dequantize_ahead(b, self.plan, &codes, rows);
             }
             for products in late {
                 transposed::finish(b, self.plan, &codes, products);
             }
         } else {
-            transposed::multiply_codes(b, self.plan, &codes, block.rows());
+            let mut late = None;
+            for (number, columns) in self.plan.weight_blocks().into_iter().enumerate() {
+                self.wait_for_weights(b, number);
+                late = transposed::multiply_codes(b, self.plan, &codes, block.rows(), columns, late);
+            }
+            transposed::finish_sums(b, self.plan, &codes, late);
         }
         self.start_stores(b, block, Share::Early);
     }
@@ -390,7 +364,9 @@ impl Operands<'_> {
     ) {
         let codes = self.codes(b, block);
         let Some(dequantized) = self.dequantized else {
-            return transposed::multiply_codes(b, self.plan, &codes, block.rows());
+            let columns = (0, self.plan.held().n);
+            let late = transposed::multiply_codes(b, self.plan, &codes, block.rows(), columns, None);
+            return transposed::finish_sums(b, self.plan, &codes, late);
         };
         let [before, next] =
             [before, next].map(|block| block.map(|block| (self.codes(b, block), block.rows())));

@@ -103,7 +103,7 @@ impl Dequantized {
 
     /// Multiplies the first block of rows with some columns, after dequantizing these, and the rows before
     /// the first of them. The last products are complete only after the wait that follows: it finishes those
-    /// that the columns before have left, and returns its own.
+    /// that the columns before have left, and returns its own. Begins to dequantize the `next` block, if any.
     pub(super) fn multiply_first(
         self,
         b: &mut FunctionBuilder,
@@ -111,6 +111,7 @@ impl Dequantized {
         (codes, block): (&Codes, (usize, usize)),
         columns: (usize, usize),
         mut late: Vec<Products>,
+        mut next: Option<(&Codes, (usize, usize))>,
     ) -> Vec<Products> {
         let rows = Self::chunks(plan, block);
         let columns = columns_of(plan, columns).into_iter();
@@ -122,6 +123,9 @@ impl Dequantized {
                 self.dequantize_rows(b, plan, codes, place.chunk, 0);
             }
             late.push(self.products(b, plan, place));
+            if let Some((codes, block)) = next.take() {
+                self.dequantize_ahead(b, plan, codes, block);
+            }
             if late.len() > MXUS {
                 finish(b, plan, codes, late.remove(0));
             }
@@ -333,21 +337,32 @@ pub(super) fn finish(b: &mut FunctionBuilder, plan: &TpuPlan, codes: &Codes, pro
     codes.out.store(b, result, (place.chunk.row, place.columns.0));
 }
 
-/// Multiplies a block of codes; every k-block has its own matmul.
+/// Sums of scaled products: a part of a block's result.
+pub(super) struct Sums {
+    row: usize,
+    /// First column and sum of each quantization block, transposed.
+    columns: Vec<(usize, Value)>,
+}
+
+/// Multiplies a block of rows with some columns, both codes; every k-block has its own matmul. Finishes the
+/// sums that the columns before have left, and returns its own last ones: see
+/// [`Dequantized::multiply_first`].
 pub(super) fn multiply_codes(
     b: &mut FunctionBuilder,
     plan: &TpuPlan,
     codes: &Codes,
     (begins, count): (usize, usize),
-) {
+    (first, columns): (usize, usize),
+    mut late: Option<Sums>,
+) -> Option<Sums> {
     let qb = plan.problem.quant_block.size();
     let (rows, cols) = plan.chunk;
     let width = cols.min(qb);
-    let Codes { x, x_scale, w, w_scale, out } = codes;
+    let Codes { x, x_scale, w, w_scale, .. } = codes;
     for row in (begins..begins + count).step_by(rows) {
         let rows = rows.min(begins + count - row);
-        for col in (0..plan.held().n).step_by(cols) {
-            let cols = cols.min(plan.held().n - col);
+        for col in (first..first + columns).step_by(cols) {
+            let cols = cols.min(first + columns - col);
             let mut sums: Vec<Value> = Vec::new();
             for k_block in 0..plan.k_blocks() {
                 let length = plan.block_length(k_block);
@@ -367,11 +382,22 @@ pub(super) fn multiply_codes(
                     }
                 }
             }
-            for (part, sum) in sums.into_iter().enumerate() {
-                let sum = b.transpose(sum);
-                let result = b.to_float(sum, float(plan.kernel_out()));
-                out.store(b, result, (row, col + part * width));
-            }
+            let columns = sums.into_iter().enumerate().map(|(part, sum)| (col + part * width, sum));
+            let before = late.replace(Sums { row, columns: columns.collect() });
+            finish_sums(b, plan, codes, before);
+        }
+    }
+    late
+}
+
+/// Moves sums to the result.
+pub(super) fn finish_sums(b: &mut FunctionBuilder, plan: &TpuPlan, codes: &Codes, sums: Option<Sums>) {
+    if let Some(Sums { row, columns }) = sums {
+        for (col, sum) in columns {
+            // Narrow values are transposed faster.
+            let result = b.to_float(sum, float(plan.kernel_out()));
+            let result = b.transpose(result);
+            codes.out.store(b, result, (row, col));
         }
     }
 }
