@@ -84,6 +84,12 @@ fn strips_with_ragged_chunks() {
         // Codes of rows along the lanes, with and without a k-block that is left over.
         ((96, 700, 640, QuantBlock::B128), fp8(Token)),
         ((127, 1500, 900, QuantBlock::B128), fp8(Token)),
+        // Few rows, past which weights stream in steps that do not divide them.
+        ((9, 700, 300, QuantBlock::B128), fp8(Token)),
+        ((40, 900, 190, QuantBlock::B128), fp8(Block)),
+        ((20, 1100, 300, QuantBlock::B256), fp8(Token)),
+        ((33, 600, 200, QuantBlock::B128), ActivationKind::Quantized(FloatKind::Bf16, Token)),
+        ((5, 600, 200, QuantBlock::B128), ActivationKind::Plain(FloatKind::Bf16)),
         ((290, 500, 300, QuantBlock::B256), fp8(Token)),
         ((545, 700, 300, QuantBlock::B256), fp8(Block)),
         // Several blocks of rows, the first of which waits for the next one with its last weights.

@@ -155,6 +155,7 @@ fn a_dropped_wait_of_a_strip() {
         ((778, 600, 256, QuantBlock::B256), (512, 768, 256)),
         ((300, 700, 128, QuantBlock::B128), (320, 256, 128)),
         ((100, 700, 256, QuantBlock::B128), (128, 256, 256)),
+        ((16, 700, 256, QuantBlock::B128), (16, 256, 256)),
     ] {
         let problem = Problem::new(m, n, k, quant_block).expect("the shape is valid").with_x(token);
         let tile = Dims { m: tile.0, n: tile.1, k: tile.2 };

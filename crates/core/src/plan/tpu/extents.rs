@@ -31,8 +31,7 @@ impl TpuPlan {
     /// Extents of the operands and of the result as the kernel is given them: as they are, wherever no tile
     /// has to end outside of them. Where the compiler pipelines tiles, the last ones along M and N may: only
     /// what is inside is moved, and the rest is never read from HBM nor stored. Several tiles along K are
-    /// padded, because garbage would be added up; so are weights that the kernel's own DMAs take in equal
-    /// parts only.
+    /// padded, because garbage would be added up; so are weights that one step takes in equal parts.
     pub fn given(&self) -> Dims {
         if self.strategy != Strategy::Strip {
             return self.padded;
@@ -118,11 +117,13 @@ impl TpuPlan {
         self.problem.m - (self.grid.m - 1) * self.tile.m
     }
 
-    /// Columns of the first step of a kernel whose weights stream in several steps past dequantized x, or
-    /// past codes of x along the lanes: the last ones, as many as whole steps leave over.
+    /// Columns of the first step of a kernel whose weights stream in several steps past dequantized x, past
+    /// codes of x along the lanes, or past any x if the steps do not divide them: the last ones, as many as
+    /// whole steps leave over.
     pub fn short_columns(&self) -> Option<usize> {
         let in_parts = self.weight_pipeline.is_some_and(|pipeline| !pipeline.is_resident);
-        let cuts = self.arithmetic == Arithmetic::Dequantized || self.rows_in_lanes;
+        let is_ragged = self.problem.n != self.padded.n;
+        let cuts = self.arithmetic == Arithmetic::Dequantized || self.rows_in_lanes || is_ragged;
         let has = in_parts && cuts && self.grid.n > 1;
         has.then(|| self.problem.n - (self.grid.n - 1) * self.tile.n)
     }

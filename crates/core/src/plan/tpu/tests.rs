@@ -217,7 +217,7 @@ fn absurd_sizes_are_refused_at_once() {
 }
 
 /// Where the compiler pipelines tiles, it clips the last ones, and DMAs of the kernel end where operands do.
-/// Only weights that it copies in equal parts are padded.
+/// Only weights that one step copies in equal parts are padded.
 #[test]
 fn operands_are_not_padded() {
     let plan_of = |shape: &str, tile| {
@@ -234,7 +234,9 @@ fn operands_are_not_padded() {
     assert_eq!((streamed.held(), streamed.padding_cycles()), (Dims { m: 1027, n: 1000, k: 2000 }, 0.0));
     assert_eq!(streamed.weight_blocks().iter().map(|(_, columns)| columns).sum::<usize>(), 1000);
     assert_eq!((streamed.block_length(0), streamed.block_length(15)), (128, 80));
-    let parts = plan_of("16x1900x65536:128", Dims { m: 16, n: 128, k: 65_536 });
+    let steps = plan_of("16x1900x65536:128", Dims { m: 16, n: 128, k: 65_536 });
+    assert_eq!((steps.given().n, steps.short_columns(), steps.padding_cycles()), (1900, Some(108), 0.0));
+    let parts = plan_of("16x1900x65536:128", Dims { m: 16, n: 1920, k: 65_536 });
     assert_eq!((parts.given().n, parts.padded.n), (1920, 1920));
     assert!(parts.padding_cycles() > 0.0);
 }

@@ -170,8 +170,8 @@ pub(super) fn pipeline(
         })
     };
     let whole = padded.n - tile.n;
-    let cuts =
-        in_lanes || super::arithmetic(problem, strategy, padded.m <= FEW_ROWS) == Arithmetic::Dequantized;
+    let arithmetic = super::arithmetic(problem, strategy, padded.m <= FEW_ROWS);
+    let cuts = in_lanes || arithmetic == Arithmetic::Dequantized || problem.n != padded.n;
     if cuts && whole > 0 {
         // The first step has a buffer of its own.
         let short = (problem.n - whole).next_multiple_of(ROW_UNIT);
