@@ -280,7 +280,7 @@ impl TpuPlan {
     }
 
     /// All figures of a plan, whether or not it fits. Where one step holds all of x and w, either may stream
-    /// past the other.
+    /// past the other; past few rows, weights may stream with the rows along the lanes.
     fn lay_out(
         problem: &Problem,
         chip: &'static TpuChip,
@@ -288,36 +288,23 @@ impl TpuPlan {
         mode: BlockMode,
         tile: Dims,
     ) -> Self {
-        let plan = Self::lay_out_by_rows(problem, chip, strategy, mode, tile);
-        if !lanes::may(problem, chip, strategy, tile) {
-            return plan;
+        let streaming = |streams| Self::streaming(problem, chip, strategy, mode, tile, streams);
+        let mut plan = streaming(Streams::Rows);
+        let one_step = plan.row_pipeline.is_some() && plan.grid.m == 1;
+        let scales_products = plan.arithmetic != Arithmetic::Dequantized && rows::has_small_blocks(problem);
+        let others = [
+            (one_step && !scales_products, Streams::Weights),
+            (lanes::may(problem, chip, strategy, tile), Streams::WeightsPastLanes),
+        ];
+        for (_, streams) in others.into_iter().filter(|(may, _)| *may) {
+            let other = streaming(streams);
+            let streams_weights = other.weight_pipeline.is_some();
+            let fits = memory::vmem_budget(&other) <= memory::usable_vmem(chip);
+            if streams_weights && fits && other.modelled_cycles() < plan.modelled_cycles() {
+                plan = other;
+            }
         }
-        let in_lanes = Self::streaming(problem, chip, strategy, mode, tile, Streams::WeightsPastLanes);
-        let fits = memory::vmem_budget(&in_lanes) <= memory::usable_vmem(chip);
-        let is_faster = in_lanes.modelled_cycles() < plan.modelled_cycles();
-        let may = in_lanes.weight_pipeline.is_some() && fits;
-        if may && is_faster { in_lanes } else { plan }
-    }
-
-    fn lay_out_by_rows(
-        problem: &Problem,
-        chip: &'static TpuChip,
-        strategy: Strategy,
-        mode: BlockMode,
-        tile: Dims,
-    ) -> Self {
-        let streams_rows = Self::streaming(problem, chip, strategy, mode, tile, Streams::Rows);
-        let one_step = streams_rows.row_pipeline.is_some() && streams_rows.grid.m == 1;
-        let scales_products =
-            streams_rows.arithmetic != Arithmetic::Dequantized && rows::has_small_blocks(problem);
-        if !one_step || scales_products {
-            return streams_rows;
-        }
-        let streams_weights = Self::streaming(problem, chip, strategy, mode, tile, Streams::Weights);
-        let fits = memory::vmem_budget(&streams_weights) <= memory::usable_vmem(chip);
-        let is_faster = streams_weights.modelled_cycles() < streams_rows.modelled_cycles();
-        let may = streams_weights.weight_pipeline.is_some() && fits;
-        if may && is_faster { streams_weights } else { streams_rows }
+        plan
     }
 
     fn streaming(
