@@ -1,8 +1,8 @@
 //! `cargo xtask plot`: draws any record of a sample of shapes as ratios against M.
 //!
 //! Three kinds of records have such ratios: `bench/peers/gpu/compare.py` (TFLOP/s of every library),
-//! `bench/peers/torch_cpu.py` (times of every contender), and searches (`default_over_best` of every shape,
-//! and with static cycles `default_over_bound`).
+//! `bench/peers/torch_cpu.py` (times of every contender), and searches or counts of cycles
+//! (`default_over_best` or `default_over_bound` of every shape).
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
@@ -124,10 +124,15 @@ fn series(record: &Value) -> Option<Series> {
     }
     for shape in record["shapes"].as_array().into_iter().flatten() {
         let m = rows(shape["shape"].as_str()?)?;
-        add("default plan over the fastest candidate".to_owned(), m, shape["default_over_best"].as_f64()?);
-        if let Some(over_bound) = shape["default_over_bound"].as_f64() {
-            add("default plan over the larger of the MXU and the HBM bound".to_owned(), m, 1.0 / over_bound);
+        let (over_best, over_bound) =
+            (shape["default_over_best"].as_f64(), shape["default_over_bound"].as_f64());
+        if let Some(ratio) = over_best {
+            add("default plan over the fastest candidate".to_owned(), m, ratio);
         }
+        if let Some(ratio) = over_bound {
+            add("default plan over the larger of the MXU and the HBM bound".to_owned(), m, 1.0 / ratio);
+        }
+        over_best.or(over_bound)?;
     }
     Some(series)
 }
