@@ -190,8 +190,8 @@ struct Cuts {
 /// early, a small last one leaves little to store at the end, and every wait drains the MXUs.
 fn cuts(plan: &TpuPlan) -> Cuts {
     let held = plan.held();
-    // A DMA of a part of an f32 result copies whole tiles of 8 rows.
-    let has_parts = held.m.is_multiple_of(8) || plan.kernel_out().bytes() < 4;
+    // A DMA of a part of the result copies whole tiles of 8 rows.
+    let has_parts = held.m.is_multiple_of(8);
     let rows = if plan.grid.m > 1 || !has_parts {
         vec![vec![(0, held.m)]]
     } else {

@@ -318,3 +318,20 @@ fn weight_blocks_cover_all_columns() {
         }
     }
 }
+
+/// The compiler refuses DMAs of other parts of a result.
+#[test]
+fn parts_of_results_are_whole_tiles() {
+    let most_parts = |m, out| {
+        let problem = Problem::new(m, 768, 1024, QuantBlock::B128).unwrap().with_out(out);
+        let token = problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token));
+        let plans = TpuPlan::candidates(&token, chip("tpu7x"), Strategy::Strip);
+        plans.iter().map(|plan| plan.row_blocks().len()).max()
+    };
+    for out in [FloatKind::Bf16, FloatKind::F16, FloatKind::F32] {
+        assert!(most_parts(856, out) > Some(1), "{out:?}");
+        for m in [850, 853, 1021, 2100] {
+            assert!(most_parts(m, out) <= Some(1), "{m} {out:?}");
+        }
+    }
+}
