@@ -12,10 +12,11 @@ use serde_json::Value;
 use crate::chart::STYLE;
 
 /// Plots in the documents, which `cargo xtask chart` redraws: a record, and the drawing.
-pub(crate) const PLOTS: [(&str, &str); 3] = [
+pub(crate) const PLOTS: [(&str, &str); 4] = [
     ("bench/record/h200/sample_91.json", "docs/h200-sample.svg"),
     ("bench/record/cpu-tune-judge-zen-5-2026-11-19-c.json", "docs/cpu-judge.svg"),
     ("bench/record/torch-cpu-judge-zen5-2026-11-18.json", "docs/torch-cpu-judge.svg"),
+    ("bench/record/tpu7x-sample-62-2026-11-19.json", "docs/tpu-sample.svg"),
 ];
 
 const WIDTH: f64 = 760.0;
