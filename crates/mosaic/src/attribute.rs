@@ -165,6 +165,11 @@ impl Attr {
         Self::I64s(extents.iter().map(|&extent| extent as i64).collect())
     }
 
+    /// Creates an `i32` integer.
+    pub fn i32(value: usize) -> Self {
+        Self::Integer(value as i64, Type::I32)
+    }
+
     /// Creates an `i64` integer.
     pub fn i64(value: usize) -> Self {
         Self::Integer(value as i64, Type::I64)

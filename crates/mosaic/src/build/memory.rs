@@ -167,4 +167,31 @@ impl FunctionBuilder {
         let ty = Type::vector([m, n], Float::F32);
         self.op1("tpu.matmul", &[lhs, rhs, zero], ty, attributes)
     }
+
+    /// Puts 256 x 256 weights into the staging register of an MXU. The next [`Self::accumulate`] of that MXU
+    /// with `loads_staged` takes them out.
+    pub fn push_weights(&mut self, weights: Value, mxu: usize, transpose: bool) {
+        let attributes = Attributes::new()
+            .with("mxu_index", Attr::i32(mxu))
+            .with("staging_register", Attr::i32(0))
+            .with("transpose", transpose);
+        self.op0("tpu.matmul_push_rhs", &[weights], attributes);
+    }
+
+    /// Adds `lhs` times the weights of an MXU to its accumulators from `address` on. Four rows take one
+    /// address.
+    pub fn accumulate(&mut self, address: usize, lhs: Value, mxu: usize, loads_staged: bool) {
+        let mut attributes =
+            Attributes::new().with("acc", Attr::i32(address)).with("mxu_index", Attr::i32(mxu));
+        if loads_staged {
+            attributes = attributes.with("load_staged_rhs", Attr::i32(0));
+        }
+        self.op0("tpu.matmul_acc_lhs", &[lhs], attributes);
+    }
+
+    /// Takes sums out of the accumulators of an MXU, which are zero afterwards.
+    pub fn pop_sums(&mut self, address: usize, shape: [usize; 2], mxu: usize) -> Value {
+        let attributes = Attributes::new().with("acc", Attr::i32(address)).with("mxu_index", Attr::i32(mxu));
+        self.op1("tpu.matmul_pop", &[], Type::vector(shape, Float::F32), attributes)
+    }
 }
