@@ -3,6 +3,7 @@
 mod extents;
 mod lanes;
 mod memory;
+mod mxus;
 mod rows;
 mod tile;
 mod weights;
@@ -11,7 +12,10 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use self::memory::DOUBLE_BUFFERED;
+pub use self::{
+    memory::DOUBLE_BUFFERED,
+    mxus::{Load, Place},
+};
 use super::{
     BufferId, ElementType, MemoryMap, MemorySpace, PlanError, PlannedBuffer, rebuilt, require_countable,
 };
@@ -124,6 +128,16 @@ pub struct RowPipeline {
     pub stages: usize,
 }
 
+/// The pipeline of a strip kernel that keeps x in VMEM and assigns every matmul to an MXU, so that sums may
+/// stay there across waits. Weights stream in pairs of chunks of columns, one for each MXU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MxuPipeline {
+    /// Most rows of x that are multiplied at once.
+    pub rows: usize,
+    /// Pairs of chunks of weights in VMEM, besides those of the first step.
+    pub stages: usize,
+}
+
 /// The cost estimate that the compiler is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostEstimate {
@@ -163,6 +177,8 @@ pub struct TpuPlan {
     pub weight_pipeline: Option<WeightPipeline>,
     /// The pipeline of rows of a strip kernel that keeps w in VMEM instead.
     pub row_pipeline: Option<RowPipeline>,
+    /// The pipeline of a strip kernel that assigns matmuls to MXUs.
+    pub mxu_pipeline: Option<MxuPipeline>,
     /// Whether activations that the kernel quantizes, or dequantizes slowly, stay in VMEM for the whole row
     /// of tiles.
     pub keeps_quantized_x: bool,
@@ -206,6 +222,8 @@ enum Streams {
     Weights,
     /// Weights past codes of x along the lanes.
     WeightsPastLanes,
+    /// Weights past x, with matmuls that the kernel assigns to MXUs.
+    WeightsToMxus,
 }
 
 impl TpuPlan {
@@ -295,10 +313,11 @@ impl TpuPlan {
         let others = [
             (one_step && !scales_products, Streams::Weights),
             (lanes::may(problem, chip, strategy, tile), Streams::WeightsPastLanes),
+            (tile.m > tile::FEW_ROWS, Streams::WeightsToMxus),
         ];
         for (_, streams) in others.into_iter().filter(|(may, _)| *may) {
             let other = streaming(streams);
-            let streams_weights = other.weight_pipeline.is_some();
+            let streams_weights = other.weight_pipeline.is_some() || other.mxu_pipeline.is_some();
             let fits = memory::vmem_budget(&other) <= memory::usable_vmem(chip);
             if streams_weights && fits && other.modelled_cycles() < plan.modelled_cycles() {
                 plan = other;
@@ -323,15 +342,21 @@ impl TpuPlan {
         let padded = Dims { m: grid.m * tile.m, n: grid.n * tile.n, k: grid.k * tile.k };
         let row_pipeline = match streams {
             Streams::Rows => rows::pipeline(problem, chip, strategy, tile, padded),
-            Streams::Weights | Streams::WeightsPastLanes => None,
+            Streams::Weights | Streams::WeightsPastLanes | Streams::WeightsToMxus => None,
+        };
+        let mxu_pipeline = match streams {
+            Streams::WeightsToMxus => mxus::pipeline(problem, chip, strategy, tile, padded),
+            _ => None,
         };
         let in_lanes = streams == Streams::WeightsPastLanes;
         let weight_pipeline = match row_pipeline {
+            _ if mxu_pipeline.is_some() => None,
             Some(_) => None,
             None => weights::pipeline(problem, chip, strategy, tile, padded, in_lanes),
         };
         let few_rows = weight_pipeline.is_some() && (padded.m <= tile::FEW_ROWS || in_lanes);
         let arithmetic = match row_pipeline {
+            _ if mxu_pipeline.is_some() => Arithmetic::Dequantized,
             Some(_) => rows::arithmetic(problem, tile),
             None => arithmetic(problem, strategy, few_rows),
         };
@@ -345,12 +370,14 @@ impl TpuPlan {
             tile,
             grid,
             chunk: match row_pipeline {
+                _ if mxu_pipeline.is_some() => (mxu_pipeline.map_or(0, |pipeline| pipeline.rows), tile::CHUNK),
                 Some(_) => rows::chunk(problem, tile),
                 None if in_lanes => lanes::chunk(tile),
                 None => tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline.is_some()),
             },
             weight_pipeline,
             row_pipeline,
+            mxu_pipeline,
             keeps_quantized_x: false,
             rows_in_lanes: in_lanes && weight_pipeline.is_some(),
             memory: MemoryMap::default(),
@@ -367,10 +394,13 @@ impl TpuPlan {
             && problem.x.granularity() == Some(ScaleGranularity::Token)
             && grid.k == 1
             && weight_pipeline.is_none()
+            && mxu_pipeline.is_none()
             && tile.n < tile::HIDES_SCALING;
         plan.keeps_quantized_x = (plan.quantizes_x() || slow) && grid.n > 1;
         weights::cut(&mut plan);
-        if let Some(pipeline) = row_pipeline {
+        if let Some(pipeline) = mxu_pipeline {
+            plan.semaphores = mxus::semaphores(&plan, pipeline);
+        } else if let Some(pipeline) = row_pipeline {
             plan.semaphores = rows::semaphores(&plan, pipeline);
         } else if let Some(pipeline) = plan.weight_pipeline {
             // One per stage; both parts of x, the scales of both operands and the result.

@@ -9,6 +9,7 @@
 
 mod dequantized;
 mod lanes;
+mod mxus;
 mod prefetch;
 mod row_block;
 mod rows;
@@ -32,6 +33,9 @@ use prefetch::PrefetchedScales;
 use sink::Sink;
 
 pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
+    if plan.mxu_pipeline.is_some() {
+        return mxus::kernel(plan);
+    }
     if plan.row_pipeline.is_some() {
         return rows::kernel(plan);
     }

@@ -1,7 +1,7 @@
 //! The memory map of a TPU kernel, its VMEM budget and its HBM traffic.
 
 use super::{
-    Arithmetic, TpuPlan,
+    Arithmetic, TpuPlan, mxus,
     tile::{self, ROW_UNIT},
 };
 use crate::{
@@ -84,7 +84,17 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
     let (x_type, out_type) = (plan.x_element(), plan.kernel_out().into());
     let mut map = MemoryMap::default();
     let mut push = |id, copies, element, rows, cols| map.push(matrix(id, Vmem, copies, element, rows, cols));
-    if let Some(pipeline) = plan.weight_pipeline {
+    if let Some(pipeline) = plan.mxu_pipeline {
+        push(BufferId::X, 1, x_type, rows_of_codes(held.m), held.k);
+        let first = mxus::first_rows(plan);
+        if pipeline.stages > 0 {
+            push(BufferId::WShort, 1, F8E4M3, first, held.k);
+            push(BufferId::WQ, pipeline.stages, F8E4M3, DOUBLE_BUFFERED * plan.chunk.1, held.k);
+        } else {
+            push(BufferId::WQ, 1, F8E4M3, first, held.k);
+        }
+        push(BufferId::Out, 1, out_type, held.m, mxus::columns_of_results(plan));
+    } else if let Some(pipeline) = plan.weight_pipeline {
         push(BufferId::X, 1, x_type, rows_of_codes(held.m), held.k);
         let (stages, columns) = match pipeline.is_resident {
             true => (1, rows_of_codes(given.n)),
@@ -127,7 +137,11 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
     if plan.quantizes_x() && plan.arithmetic == Arithmetic::Fp8 {
         push(BufferId::XQ, kept, F8E4M3, held.m, held.k);
     }
-    if plan.row_pipeline.is_some() && plan.arithmetic == Arithmetic::Dequantized {
+    if let Some(pipeline) = plan.mxu_pipeline {
+        let k = plan.mxu_slices() * plan.chunk.1;
+        push(BufferId::XBf16, 1, Bf16, mxus::rows_of_words(plan, pipeline), k);
+        push(BufferId::WBf16, DOUBLE_BUFFERED, Bf16, plan.chunk.1, k);
+    } else if plan.row_pipeline.is_some() && plan.arithmetic == Arithmetic::Dequantized {
         let first = if plan.grid.m > 1 { plan.short_rows() } else { plan.row_blocks()[0].1 };
         let chunks = first.div_ceil(plan.chunk.0).max(DOUBLE_BUFFERED);
         push(BufferId::XBf16, chunks, Bf16, plan.tile.k, plan.chunk.0);
@@ -169,7 +183,10 @@ fn x_scale(plan: &TpuPlan) -> Option<PlannedBuffer> {
         return Some(matrix(BufferId::XScale, Vmem, 1, F32, k_blocks, rows));
     }
     let id = if plan.quantizes_x() { BufferId::XAbsMax } else { BufferId::XScale };
-    let copies = if plan.weight_pipeline.is_some() { 1 } else { DOUBLE_BUFFERED };
+    let copies = match (plan.weight_pipeline, plan.mxu_pipeline) {
+        (None, None) => DOUBLE_BUFFERED,
+        _ => 1,
+    };
     Some(match (plan.problem.x.granularity()?, plan.strategy) {
         (ScaleGranularity::Block, Strategy::Smem) => matrix(id, Smem, copies, F32, rows, k_blocks),
         (ScaleGranularity::Block, Strategy::Strip) => {

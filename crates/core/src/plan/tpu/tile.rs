@@ -1,7 +1,7 @@
 //! Tile selection: aligned tiles are fixed, large tiles fill the VMEM budget, strips minimize modelled
 //! cycles.
 
-use super::{Arithmetic, BlockMode, Dims, TpuPlan, lanes, memory, rows, weights};
+use super::{Arithmetic, BlockMode, Dims, TpuPlan, lanes, memory, mxus, rows, weights};
 use crate::{
     Problem, ScaleGranularity, Strategy,
     device::tpu::{TpuChip, smem_bytes},
@@ -221,6 +221,7 @@ const USUALLY_UNROLLED: f64 = 18_000.0;
 /// all columns at once, in two steps; one step of much longer code takes the compiler minutes.
 fn most_unrolled(plan: &TpuPlan) -> f64 {
     match plan.row_pipeline {
+        _ if plan.mxu_pipeline.is_some() => 2.0 * USUALLY_UNROLLED,
         Some(_) if plan.grid.m > 1 => 2.0 * USUALLY_UNROLLED,
         Some(_) => 21_000.0,
         None => USUALLY_UNROLLED,
@@ -243,10 +244,11 @@ pub(super) struct ModelledCycles {
 /// Models the cycles of a kernel, with constants from libtpu's listings for tpu7x and DMAs at the rates of
 /// the device table.
 pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
-    let modelled = match (plan.row_pipeline, plan.weight_pipeline) {
-        (Some(_), _) => rows::modelled_cycles(plan),
-        (None, Some(pipeline)) => weights::modelled_cycles(plan, pipeline),
-        (None, None) => stepped_cycles(plan),
+    let modelled = match (plan.mxu_pipeline, plan.row_pipeline, plan.weight_pipeline) {
+        (Some(pipeline), ..) => mxus::modelled_cycles(plan, pipeline),
+        (None, Some(_), _) => rows::modelled_cycles(plan),
+        (None, None, Some(pipeline)) => weights::modelled_cycles(plan, pipeline),
+        (None, None, None) => stepped_cycles(plan),
     };
     ModelledCycles { total: modelled.total + padding_cycles(plan), ..modelled }
 }

@@ -1,0 +1,738 @@
+//! Strips with x in VMEM for the whole kernel, whose matmuls the kernel itself assigns to the MXUs.
+//!
+//! The compiler moves nothing across a wait for a DMA, and takes all sums out of the MXUs before it. Here sums
+//! stay in the accumulators, and the next weights in the staging registers, so that the MXUs are busy on both
+//! sides of a wait: a place, some rows of x times a pair of chunks of columns, is multiplied slice by slice
+//! along K, the operands of the next slices are dequantized beside it, and its sums are taken out during the
+//! next place. The first operands arrive in parts along K.
+
+use std::collections::HashSet;
+
+use octile_core::{
+    ScaleGranularity,
+    plan::{
+        BufferId,
+        tpu::{Load, MxuPipeline, Place, TpuPlan},
+    },
+};
+use octile_mosaic::{
+    Float, FunctionBuilder, Value,
+    build::{Copy, IntPredicate},
+};
+
+use super::dequantized::{MXUS, dequantized, store_block, sum_apart};
+use crate::{
+    stablehlo::float,
+    tpu::{
+        KernelModule,
+        parts::{
+            frame::{Frame, GridOrder, Operand},
+            scales::Scales,
+            tile::Buffer,
+        },
+    },
+};
+
+/// Side of an MXU: columns and length along K of what it multiplies at once.
+const SIDE: usize = 256;
+
+/// Slices along K that are dequantized before their matmuls.
+const AHEAD: usize = 2;
+
+/// Rows that a matmul takes at least.
+const FEWEST_ROWS: usize = 16;
+
+/// Semaphores; those of the DMAs of x, of its scales, and of the weights follow.
+enum Lane {
+    WScale,
+    XScale,
+    Out,
+    Loads,
+}
+
+/// An array in HBM, and its buffer on the chip.
+#[derive(Clone, std::marker::Copy)]
+struct HbmAndChip {
+    hbm: Value,
+    chip: Value,
+}
+
+/// What must be dequantized before a matmul.
+#[derive(Clone, std::marker::Copy, PartialEq, Eq, Hash)]
+enum Part {
+    /// A slice of the rows from this one on.
+    Rows { row: usize, slice: usize },
+    /// A slice of the chunk of columns from this one on.
+    Columns { column: usize, slice: usize },
+}
+
+/// One matmul of each MXU.
+#[derive(Clone, std::marker::Copy)]
+struct Turn {
+    place: Place,
+    number: usize,
+}
+
+impl Turn {
+    /// The chunk of the place's columns and the slice along K that an MXU multiplies.
+    fn of_mxu(self, mxu: usize, slices: usize) -> Option<(usize, usize)> {
+        let (chunk, slice) = if self.place.halves { (0, MXUS * self.number + mxu) } else { (mxu, self.number) };
+        (slice < slices).then_some((chunk, slice))
+    }
+}
+
+/// A grid step: its number, and the first of the result's columns that it multiplies.
+#[derive(Clone, std::marker::Copy)]
+struct Step {
+    n: Value,
+    is_first: bool,
+    column: Value,
+}
+
+struct Operands<'p> {
+    plan: &'p TpuPlan,
+    pipeline: MxuPipeline,
+    x: HbmAndChip,
+    w: Value,
+    /// Buffers of the first step's weights, and of the others'.
+    w_first: Value,
+    w_ring: Option<Value>,
+    w_scale: HbmAndChip,
+    x_scale: HbmAndChip,
+    out: HbmAndChip,
+    x_bf16: Buffer,
+    w_bf16: Value,
+    semaphores: Value,
+    x_loads: Vec<Load>,
+    w_loads: Vec<Load>,
+}
+
+pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
+    let pipeline = plan.mxu_pipeline.expect("the plan assigns matmuls to MXUs");
+    let mut f = Frame::new(plan, GridOrder::Sequential);
+    let operands = declare(&mut f, pipeline);
+    let n = f.n;
+    let b = &mut f.b;
+    operands.start_all(b, n);
+    b.when_equal(n, 0, |b| {
+        operands.clear(b);
+        let column = b.i32(operands.first_column());
+        operands.step(b, Step { n, is_first: true, column });
+    });
+    if plan.grid.n > 1 {
+        let (first, one) = (b.i32(0), b.i32(1));
+        let later = b.cmpi(IntPredicate::Sgt, n, first);
+        b.when(later, |b| {
+            let columns = b.i32(plan.tile.n);
+            let before = b.subi(n, one);
+            let column = b.muli(before, columns);
+            operands.step(b, Step { n, is_first: false, column });
+        });
+    }
+    b.when_equal(n, plan.grid.n - 1, |b| operands.finish(b, n));
+    f.finish()
+}
+
+fn declare<'p>(f: &mut Frame<'p>, pipeline: MxuPipeline) -> Operands<'p> {
+    let (plan, given) = (f.plan, f.plan.given());
+    let (w_rows, k_blocks) = plan.w_scale_tile();
+    let (x_rows, _) = plan.x_scale_tile();
+    let has_ring = pipeline.stages > 0;
+    let x = f.in_hbm(Operand::X, BufferId::X, &[given.m, given.k]);
+    let w = f.in_hbm(Operand::W, BufferId::WQ, &[given.n, given.k]);
+    let w_scale = f.in_hbm(Operand::WScale, BufferId::WScale, &[plan.grid.n * w_rows, k_blocks]);
+    let x_scale = f.in_hbm(Operand::XScale, BufferId::XScale, &[x_rows, k_blocks]);
+    let out = f.out_in_hbm();
+    Operands {
+        plan,
+        pipeline,
+        x: HbmAndChip { hbm: x, chip: f.scratch("x_kept", BufferId::X) },
+        w,
+        w_first: f.scratch("w_first", if has_ring { BufferId::WShort } else { BufferId::WQ }),
+        w_ring: has_ring.then(|| f.scratch_copies("w_ring", BufferId::WQ)),
+        w_scale: HbmAndChip { hbm: w_scale, chip: f.scratch("w_scale_kept", BufferId::WScale) },
+        x_scale: HbmAndChip { hbm: x_scale, chip: f.scratch("x_scale_kept", BufferId::XScale) },
+        out: HbmAndChip { hbm: out, chip: f.scratch("out_kept", BufferId::Out) },
+        x_bf16: Buffer::whole(f.scratch("x_bf16", BufferId::XBf16)),
+        w_bf16: f.scratch_copies("w_bf16", BufferId::WBf16),
+        semaphores: f.semaphores(&[plan.semaphores]),
+        x_loads: plan.x_loads(),
+        w_loads: plan.first_loads(),
+    }
+}
+
+impl Operands<'_> {
+    fn semaphore(&self, b: &mut FunctionBuilder, lane: usize) -> Value {
+        let lane = b.i32(lane);
+        b.slice_memref(self.semaphores, &[lane], &[])
+    }
+
+    /// First of the result's columns that the first step multiplies.
+    fn first_column(&self) -> usize {
+        (self.plan.grid.n - 1) * self.plan.tile.n
+    }
+
+    fn scales_per_row(&self) -> bool {
+        self.plan.problem.x.granularity() == Some(ScaleGranularity::Token)
+    }
+
+    /// The DMA of a whole array.
+    fn whole(&self, b: &mut FunctionBuilder, array: HbmAndChip, lane: Lane) -> Copy {
+        let shape = b.ty(array.hbm).shape().to_vec();
+        let semaphore = self.semaphore(b, lane as usize);
+        Copy { source: array.hbm, target: b.first_of(array.chip, &shape), semaphore }
+    }
+
+    /// A DMA of x, and of the scales of its rows if they come with it.
+    fn rows(&self, b: &mut FunctionBuilder, number: usize) -> Vec<Copy> {
+        let Load { rows, k } = self.x_loads[number];
+        let lane = Lane::Loads as usize + 2 * number;
+        let mut copies = Vec::new();
+        if self.scales_per_row() && k.0 == 0 {
+            let (row, zero) = (b.i32(rows.0), b.i32(0));
+            let shape = [rows.1, self.plan.k_blocks()];
+            copies.push(Copy {
+                source: b.slice_memref(self.x_scale.hbm, &[row, zero], &shape),
+                target: b.slice_memref(self.x_scale.chip, &[row, zero], &shape),
+                semaphore: self.semaphore(b, lane + 1),
+            });
+        }
+        let semaphore = self.semaphore(b, lane);
+        copies.push(part_of(b, (self.x.hbm, 0), self.x.chip, self.x_loads[number], semaphore));
+        copies
+    }
+
+    /// A DMA of the weights of the first step.
+    fn first_weights(&self, b: &mut FunctionBuilder, number: usize) -> Copy {
+        let lane = Lane::Loads as usize + 2 * self.x_loads.len() + number;
+        let semaphore = self.semaphore(b, lane);
+        part_of(b, (self.w, self.first_column()), self.w_first, self.w_loads[number], semaphore)
+    }
+
+    /// Pairs of chunks of columns of all later steps.
+    fn pairs(&self) -> usize {
+        (self.plan.grid.n - 1) * self.pairs_of_step()
+    }
+
+    fn pairs_of_step(&self) -> usize {
+        self.plan.tile.n / (MXUS * SIDE)
+    }
+
+    /// The DMA of a pair of the later steps, by its number.
+    fn pair(&self, b: &mut FunctionBuilder, number: Value) -> Copy {
+        let ring = self.w_ring.expect("later steps have a buffer of weights");
+        let k = self.plan.given().k;
+        let (columns, zero) = (b.i32(MXUS * SIDE), b.i32(0));
+        let row = b.muli(number, columns);
+        let row = b.multiple_of(row, MXUS * SIDE);
+        let stage = self.stage(b, number);
+        let lane = b.i32(Lane::Loads as usize + 2 * self.x_loads.len() + self.w_loads.len());
+        let lane = b.addi(stage, lane);
+        Copy {
+            source: b.slice_memref(self.w, &[row, zero], &[MXUS * SIDE, k]),
+            target: b.slice_memref(ring, &[stage, zero, zero], &[MXUS * SIDE, k]),
+            semaphore: b.slice_memref(self.semaphores, &[lane], &[]),
+        }
+    }
+
+    fn stage(&self, b: &mut FunctionBuilder, number: Value) -> Value {
+        let stages = b.i32(self.pipeline.stages);
+        b.remsi(number, stages)
+    }
+
+    /// Starts all DMAs that have a buffer, in the first step. The compiler keeps the order of loops, not that
+    /// of DMAs.
+    fn start_all(&self, b: &mut FunctionBuilder, n: Value) {
+        let (zero, one) = (b.i32(0), b.i32(1));
+        let is_first = b.cmpi(IntPredicate::Eq, n, zero);
+        let once = b.select(is_first, one, zero);
+        b.when(is_first, |b| {
+            let copy = self.whole(b, self.w_scale, Lane::WScale);
+            b.located("start w_scale", |b| b.start(copy));
+            if !self.scales_per_row() {
+                let copy = self.whole(b, self.x_scale, Lane::XScale);
+                b.located("start x_scale", |b| b.start(copy));
+            }
+        });
+        for number in 0..self.x_loads.len().max(self.w_loads.len()) {
+            b.for_each("once", zero, once, |b, _| {
+                if number < self.x_loads.len() {
+                    for copy in self.rows(b, number) {
+                        b.located("start x", |b| b.start(copy));
+                    }
+                }
+                if number < self.w_loads.len() {
+                    let copy = self.first_weights(b, number);
+                    b.located("start w_q", |b| b.start(copy));
+                }
+            });
+        }
+        if self.pipeline.stages > 0 {
+            let stages = b.i32(self.pipeline.stages);
+            let stages = b.select(is_first, stages, zero);
+            b.for_each("pair", zero, stages, |b, number| {
+                let copy = self.pair(b, number);
+                b.located("start w_q", |b| b.start(copy));
+            });
+        }
+        b.when(is_first, |b| {
+            let copy = self.whole(b, self.w_scale, Lane::WScale);
+            b.located("wait w_scale", |b| b.wait(copy));
+            if !self.scales_per_row() {
+                let copy = self.whole(b, self.x_scale, Lane::XScale);
+                b.located("wait x_scale", |b| b.wait(copy));
+            }
+        });
+    }
+
+    /// Zeroes what follows the last k-block in its slice.
+    fn clear(&self, b: &mut FunctionBuilder) {
+        let (k, slices) = (self.plan.tile.k, self.plan.mxu_slices() * SIDE);
+        if k == slices {
+            return;
+        }
+        let rows = b.ty(self.x_bf16.memref()).shape()[0];
+        let zeros = b.splat_of(0.0, [rows, slices - k], Float::Bf16);
+        self.x_bf16.store(b, zeros, (0, k));
+        for chunk in 0..MXUS {
+            let zeros = b.splat_of(0.0, [SIDE, slices - k], Float::Bf16);
+            self.chunk(b, chunk).store(b, zeros, (0, k));
+        }
+    }
+
+    /// The buffer of a dequantized chunk of columns.
+    fn chunk(&self, b: &mut FunctionBuilder, chunk: usize) -> Buffer {
+        let chunk = b.i32(chunk);
+        Buffer::one_of(b, self.w_bf16, chunk)
+    }
+
+    /// The matmuls of some places, in order.
+    fn turns(&self, places: &[Place]) -> Vec<Turn> {
+        let slices = self.plan.mxu_slices();
+        let turns = |&place: &Place| {
+            let count = if place.halves { slices.div_ceil(MXUS) } else { slices };
+            (0..count).map(move |number| Turn { place, number })
+        };
+        places.iter().flat_map(turns).collect()
+    }
+
+    /// What a turn needs.
+    fn parts(&self, turn: Turn) -> Vec<Part> {
+        let of_mxu = |mxu| turn.of_mxu(mxu, self.plan.mxu_slices());
+        let parts = (0..MXUS).filter_map(of_mxu).flat_map(|(chunk, slice)| {
+            let column = turn.place.columns.0 + chunk * SIDE;
+            [Part::Columns { column, slice }, Part::Rows { row: turn.place.rows.0, slice }]
+        });
+        parts.collect()
+    }
+
+    /// One step: multiplies its places in turns.
+    fn step(&self, b: &mut FunctionBuilder, step: Step) {
+        let places = self.plan.places(step.is_first);
+        let turns = self.turns(&places);
+        let next = (self.plan.grid.n > 1).then(|| self.turns(&self.plan.places(false))[0]);
+        let mut work = Work { operands: self, step, done: HashSet::new(), arrived: HashSet::new() };
+        if step.is_first {
+            for part in self.parts(turns[0]) {
+                work.prepare(b, part, turns[0].place);
+            }
+            self.push(b, turns[0]);
+        } else {
+            work.done.extend(self.parts(turns[0]));
+        }
+        let mut before = (!step.is_first).then(|| *self.plan.places(true).last().expect("a step has places"));
+        for (number, &turn) in turns.iter().enumerate() {
+            for ahead in &turns[number..turns.len().min(number + 1 + AHEAD)] {
+                for part in self.parts(*ahead) {
+                    work.prepare(b, part, ahead.place);
+                }
+            }
+            if let Some(next) = next.filter(|_| number + AHEAD == turns.len().max(AHEAD)) {
+                work.prepare_next(b, next);
+            }
+            self.accumulate(b, turn);
+            if let Some(&after) = turns.get(number + 1).or(next.as_ref()) {
+                self.push(b, after);
+            }
+            if turn.number == 0 && let Some(place) = before {
+                self.take(b, place, step, number == 0);
+            }
+            let is_last = turns.get(number + 1).is_none_or(|next| next.place != turn.place);
+            if is_last {
+                if let Some(place) = before {
+                    self.start_store(b, place, step, number < self.turns(&places[..1]).len());
+                }
+                before = Some(turn.place);
+                self.reload(b, turn.place, step);
+            }
+        }
+    }
+
+    /// Puts the weights of a turn into the staging registers.
+    fn push(&self, b: &mut FunctionBuilder, turn: Turn) {
+        for mxu in 0..MXUS {
+            if let Some((chunk, slice)) = turn.of_mxu(mxu, self.plan.mxu_slices()) {
+                let weights = self.chunk(b, chunk).load(b, (0, slice * SIDE), (SIDE, SIDE));
+                b.push_weights(weights, mxu, true);
+            }
+        }
+    }
+
+    fn accumulate(&self, b: &mut FunctionBuilder, turn: Turn) {
+        let (row, rows) = turn.place.rows;
+        let rows = rows.next_multiple_of(FEWEST_ROWS);
+        for mxu in 0..MXUS {
+            if let Some((_, slice)) = turn.of_mxu(mxu, self.plan.mxu_slices()) {
+                let values = self.x_bf16.load(b, (row, slice * SIDE), (rows, SIDE));
+                b.accumulate(turn.place.address, values, mxu, true);
+            }
+        }
+    }
+
+    /// Takes the sums of a place out of the accumulators. Those of the last step's last place are taken
+    /// during this one.
+    fn take(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) {
+        let (row, rows) = place.rows;
+        let column = self.column_of(b, place, step, is_of_last_step);
+        let padded = rows.next_multiple_of(FEWEST_ROWS);
+        let mxus = (0..MXUS).filter(|&mxu| !place.halves || mxu < self.plan.mxu_slices());
+        let sums: Vec<Value> = mxus.map(|mxu| b.pop_sums(place.address, [padded, SIDE], mxu)).collect();
+        let of_chunks = if place.halves { vec![sum_apart(b, sums)] } else { sums };
+        for (chunk, sum) in of_chunks.into_iter().enumerate() {
+            // The sums of the last step's last place are those of a whole pair.
+            let columns = if is_of_last_step { SIDE } else { SIDE.min(place.columns.1.saturating_sub(chunk * SIDE)) };
+            if columns == 0 {
+                continue;
+            }
+            let sum = b.slice(sum, &[0, 0], &[rows, columns]);
+            let result = b.to_float(sum, float(self.plan.kernel_out()));
+            let offset = b.i32(chunk * SIDE);
+            let column = b.addi(column, offset);
+            let column = b.multiple_of(column, SIDE.min(128));
+            let indices = [b.index(row), b.to_index(column)];
+            b.store(result, self.out.chip, &indices);
+        }
+    }
+
+    /// First column of a place in the result.
+    fn column_of(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) -> Value {
+        let offset = b.i32(place.columns.0);
+        if !is_of_last_step {
+            return b.addi(step.column, offset);
+        }
+        self.last_column(b, step.n)
+    }
+
+    /// First column of the last place of the step before `n`.
+    fn last_column(&self, b: &mut FunctionBuilder, n: Value) -> Value {
+        let last = |is_first: bool| self.plan.places(is_first).last().expect("a step has places").columns.0;
+        let (one, columns) = (b.i32(1), b.i32(self.plan.tile.n));
+        let is_second = b.cmpi(IntPredicate::Eq, n, one);
+        let of_first = b.i32(self.first_column() + last(true));
+        let two = b.i32(2);
+        let step = b.subi(n, two);
+        let of_later = b.muli(step, columns);
+        let offset = b.i32(last(false));
+        let of_later = b.addi(of_later, offset);
+        b.select(is_second, of_first, of_later)
+    }
+
+    /// The store of some rows and columns of the result.
+    fn store(&self, b: &mut FunctionBuilder, rows: (usize, usize), column: Value, columns: usize) -> Copy {
+        let row = b.i32(rows.0);
+        let column = b.multiple_of(column, 128);
+        let shape = [rows.1, columns];
+        Copy {
+            source: b.slice_memref(self.out.chip, &[row, column], &shape),
+            target: b.slice_memref(self.out.hbm, &[row, column], &shape),
+            semaphore: self.semaphore(b, Lane::Out as usize),
+        }
+    }
+
+    /// Rows that a store takes after a place: its own, or after the last ones all, if rows are no whole
+    /// tiles.
+    fn stored_rows(&self, place: Place) -> Option<(usize, usize)> {
+        let m = self.plan.held().m;
+        if m.is_multiple_of(8) {
+            return Some(place.rows);
+        }
+        (place.rows.0 + place.rows.1 == m).then_some((0, m))
+    }
+
+    fn start_store(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) {
+        let Some(rows) = self.stored_rows(place) else { return };
+        let start = |b: &mut FunctionBuilder, column: Value, columns: usize| {
+            let copy = self.store(b, rows, column, columns);
+            b.located("start out", |b| b.start(copy));
+        };
+        let of_last_step = !step.is_first && is_of_last_step;
+        if !of_last_step {
+            let column = self.column_of(b, place, step, false);
+            return start(b, column, place.columns.1);
+        }
+        let last = |is_first: bool| *self.plan.places(is_first).last().expect("a step has places");
+        let column = self.last_column(b, step.n);
+        if last(true).columns.1 == last(false).columns.1 {
+            return start(b, column, last(true).columns.1);
+        }
+        let one = b.i32(1);
+        b.when_equal(step.n, 1, |b| {
+            let column = b.i32(self.first_column() + last(true).columns.0);
+            start(b, column, last(true).columns.1);
+        });
+        let later = b.cmpi(IntPredicate::Sgt, step.n, one);
+        b.when(later, |b| start(b, column, last(false).columns.1));
+    }
+
+    /// After the last place that needs a stage: loads the pair that is a whole ring ahead.
+    fn reload(&self, b: &mut FunctionBuilder, place: Place, step: Step) {
+        if step.is_first || place.rows.0 != 0 || self.pairs() <= self.pipeline.stages {
+            return;
+        }
+        let number = self.number_of_pair(b, step, place.columns.0);
+        let (stages, pairs) = (b.i32(self.pipeline.stages), b.i32(self.pairs()));
+        let ahead = b.addi(number, stages);
+        let more = b.cmpi(IntPredicate::Slt, ahead, pairs);
+        b.when(more, |b| {
+            let copy = self.pair(b, ahead);
+            b.located("start w_q", |b| b.start(copy));
+        });
+    }
+
+    /// Number of the pair, among those of later steps, that begins at a column of this step.
+    fn number_of_pair(&self, b: &mut FunctionBuilder, step: Step, column: usize) -> Value {
+        let (one, pairs, offset) = (b.i32(1), b.i32(self.pairs_of_step()), b.i32(column / (MXUS * SIDE)));
+        let before = b.subi(step.n, one);
+        let first = b.muli(before, pairs);
+        b.addi(first, offset)
+    }
+
+    /// Takes out the last sums and the weights of no step, and waits for all stores.
+    fn finish(&self, b: &mut FunctionBuilder, n: Value) {
+        let plan = self.plan;
+        let last = *plan.places(plan.grid.n == 1).last().expect("a step has places");
+        let column = if plan.grid.n == 1 { b.i32(0) } else { b.i32((plan.grid.n - 2) * plan.tile.n) };
+        let step = Step { n, is_first: plan.grid.n == 1, column };
+        if plan.grid.n > 1 {
+            let unused = self.unused_address(last);
+            let values = self.x_bf16.load(b, (0, 0), (FEWEST_ROWS, SIDE));
+            for mxu in 0..MXUS {
+                b.accumulate(unused, values, mxu, true);
+            }
+            for mxu in 0..MXUS {
+                b.pop_sums(unused, [FEWEST_ROWS, SIDE], mxu);
+            }
+        }
+        self.take(b, last, step, false);
+        if let Some(rows) = self.stored_rows(last) {
+            let offset = b.i32(last.columns.0);
+            let column = b.addi(column, offset);
+            let copy = self.store(b, rows, column, last.columns.1);
+            b.located("start out", |b| b.start(copy));
+        }
+        self.wait_for_stores(b);
+    }
+
+    /// The address of no place that is still in the accumulators.
+    fn unused_address(&self, last: Place) -> usize {
+        let addresses = self.plan.places(false).into_iter().map(|place| place.address);
+        addresses.into_iter().find(|&address| address != last.address).unwrap_or(last.address + 128)
+    }
+
+    /// Waits for all stores, which share a semaphore.
+    fn wait_for_stores(&self, b: &mut FunctionBuilder) {
+        let plan = self.plan;
+        for place in plan.places(true) {
+            if let Some(rows) = self.stored_rows(place) {
+                let column = b.i32(self.first_column() + place.columns.0);
+                let copy = self.store(b, rows, column, place.columns.1);
+                b.located("wait out", |b| b.wait(copy));
+            }
+        }
+        let (from, to) = (b.i32(0), b.i32(plan.grid.n - 1));
+        if plan.grid.n == 1 {
+            return;
+        }
+        b.for_each("step", from, to, |b, step| {
+            let columns = b.i32(plan.tile.n);
+            let first = b.muli(step, columns);
+            for place in plan.places(false) {
+                if let Some(rows) = self.stored_rows(place) {
+                    let offset = b.i32(place.columns.0);
+                    let column = b.addi(first, offset);
+                    let copy = self.store(b, rows, column, place.columns.1);
+                    b.located("wait out", |b| b.wait(copy));
+                }
+            }
+        });
+    }
+}
+
+/// What a step has dequantized and waited for.
+struct Work<'o, 'p> {
+    operands: &'o Operands<'p>,
+    step: Step,
+    done: HashSet<Part>,
+    /// DMAs of x and of weights, by their numbers.
+    arrived: HashSet<(bool, usize)>,
+}
+
+impl Work<'_, '_> {
+    /// Dequantizes a part that a place needs, after waiting for it, unless that is done already.
+    fn prepare(&mut self, b: &mut FunctionBuilder, part: Part, place: Place) {
+        let operands = self.operands;
+        let is_known = matches!(part, Part::Rows { .. }) && !self.step.is_first;
+        if is_known || !self.done.insert(part) {
+            return;
+        }
+        match part {
+            Part::Rows { slice, .. } => {
+                self.wait_for(b, true, place.rows, slice);
+                operands.dequantize_rows(b, place.rows, slice);
+            }
+            Part::Columns { column, slice } => {
+                let chunk = (column - place.columns.0) / SIDE;
+                let columns = SIDE.min(place.columns.1.saturating_sub(chunk * SIDE));
+                let first_row = operands.first_scale(b, self.step.n, self.step.is_first);
+                if self.step.is_first {
+                    self.wait_for(b, false, place.columns, slice);
+                    let codes = (Buffer::whole(operands.w_first), column);
+                    operands.dequantize_columns(b, codes, (chunk, columns), (first_row, column), slice);
+                    return;
+                }
+                let number = operands.number_of_pair(b, self.step, place.columns.0);
+                if self.arrived.insert((false, place.columns.0)) && place.columns.0 > 0 {
+                    let copy = operands.pair(b, number);
+                    b.located("wait w_q", |b| b.wait(copy));
+                }
+                let stage = operands.stage(b, number);
+                let ring = operands.w_ring.expect("later steps have a buffer of weights");
+                let codes = (Buffer::one_of(b, ring, stage), chunk * SIDE);
+                operands.dequantize_columns(b, codes, (chunk, columns), (first_row, column), slice);
+            }
+        }
+    }
+
+    /// Waits for the next step's first pair, if there is one, and dequantizes what its first turn needs.
+    fn prepare_next(&mut self, b: &mut FunctionBuilder, next: Turn) {
+        let (operands, n) = (self.operands, self.step.n);
+        let pairs = b.i32(operands.pairs_of_step());
+        let number = b.muli(n, pairs);
+        let last = b.i32(operands.plan.grid.n - 1);
+        let more = b.cmpi(IntPredicate::Slt, n, last);
+        b.when(more, |b| {
+            let copy = operands.pair(b, number);
+            b.located("wait w_q", |b| b.wait(copy));
+        });
+        let stage = operands.stage(b, number);
+        let ring = operands.w_ring.expect("later steps have a buffer of weights");
+        let rows = b.i32(operands.plan.w_scale_tile().0);
+        let first_row = b.muli(n, rows);
+        for part in operands.parts(next) {
+            if let Part::Columns { column, slice } = part {
+                let codes = (Buffer::one_of(b, ring, stage), column);
+                operands.dequantize_columns(b, codes, (column / SIDE, SIDE), (first_row, column), slice);
+            }
+        }
+    }
+
+    /// Waits for the DMAs that bring a slice of some rows.
+    fn wait_for(&mut self, b: &mut FunctionBuilder, is_x: bool, rows: (usize, usize), slice: usize) {
+        let operands = self.operands;
+        let loads = if is_x { &operands.x_loads } else { &operands.w_loads };
+        let ends = ((slice + 1) * SIDE).min(operands.plan.held().k);
+        for (number, load) in loads.iter().enumerate() {
+            let overlaps = load.rows.0 < rows.0 + rows.1 && rows.0 < load.rows.0 + load.rows.1;
+            if !overlaps || load.k.0 >= ends || !self.arrived.insert((is_x, number)) {
+                continue;
+            }
+            let copies = if is_x { operands.rows(b, number) } else { vec![operands.first_weights(b, number)] };
+            for copy in copies {
+                b.located(if is_x { "wait x" } else { "wait w_q" }, |b| b.wait(copy));
+            }
+        }
+    }
+}
+
+impl Operands<'_> {
+    /// Row of the scales of a step's first column.
+    fn first_scale(&self, b: &mut FunctionBuilder, n: Value, is_first: bool) -> Value {
+        let rows = self.plan.w_scale_tile().0;
+        if is_first {
+            return b.i32((self.plan.grid.n - 1) * rows);
+        }
+        let (one, rows) = (b.i32(1), b.i32(rows));
+        let before = b.subi(n, one);
+        b.muli(before, rows)
+    }
+
+    /// The k-blocks of a slice.
+    fn k_blocks(&self, slice: usize) -> std::ops::Range<usize> {
+        let per_slice = SIDE / self.plan.problem.quant_block.size();
+        slice * per_slice..self.plan.k_blocks().min((slice + 1) * per_slice)
+    }
+
+    fn dequantize_rows(&self, b: &mut FunctionBuilder, (first, rows): (usize, usize), slice: usize) {
+        let plan = self.plan;
+        let qb = plan.problem.quant_block.size();
+        let scales = Scales::of_x(plan, self.x_scale.chip);
+        let mut row = first;
+        while row < first + rows {
+            // Rows of different blocks have different scales.
+            let end = if self.scales_per_row() { first + rows } else { (row / qb + 1) * qb };
+            let count = end.min(first + rows) - row;
+            for k_block in self.k_blocks(slice) {
+                let shape = (count, plan.block_length(k_block));
+                let codes = Buffer::whole(self.x.chip).load(b, (row, k_block * qb), shape);
+                let scale = scales.get(b, row, count, k_block);
+                let values = dequantized(b, codes, scale);
+                store_block(b, &self.x_bf16, values, (row, k_block * qb), (count, qb));
+            }
+            row += count;
+        }
+    }
+
+    /// Dequantizes a slice of a chunk of columns: `codes` are a buffer and the row of the chunk's first
+    /// column in it, scales the row of the step's first column and the chunk's first column in the step.
+    fn dequantize_columns(
+        &self,
+        b: &mut FunctionBuilder,
+        (codes, begins): (Buffer, usize),
+        (chunk, columns): (usize, usize),
+        (first_row, column): (Value, usize),
+        slice: usize,
+    ) {
+        let plan = self.plan;
+        let qb = plan.problem.quant_block.size();
+        let zero = b.i32(0);
+        let scales = Scales::of_w(plan, self.w_scale.chip).with_origin(first_row, zero);
+        let to = self.chunk(b, chunk);
+        for offset in (0..columns).step_by(qb) {
+            let rows = qb.min(columns - offset);
+            for k_block in self.k_blocks(slice) {
+                let shape = (rows, plan.block_length(k_block));
+                let values = codes.load(b, (begins + offset, k_block * qb), shape);
+                let scale = scales.get(b, column + offset, rows, k_block);
+                let values = dequantized(b, values, scale);
+                store_block(b, &to, values, (offset, k_block * qb), (rows, qb));
+            }
+        }
+    }
+}
+
+/// A DMA of a part of an operand, whose rows begin in HBM at `first`.
+fn part_of(
+    b: &mut FunctionBuilder,
+    (hbm, first): (Value, usize),
+    chip: Value,
+    Load { rows, k }: Load,
+    semaphore: Value,
+) -> Copy {
+    let shape = [rows.1, k.1];
+    let (from, to, column) = (b.i32(first + rows.0), b.i32(rows.0), b.i32(k.0));
+    Copy {
+        source: b.slice_memref(hbm, &[from, column], &shape),
+        target: b.slice_memref(chip, &[to, column], &shape),
+        semaphore,
+    }
+}
