@@ -128,6 +128,7 @@ impl Kernel {
         machine.leave_kernel(completed)?;
         if completed {
             machine.settle();
+            machine.leave_mxus();
         }
         *link = machine.link.take();
         if let Some(device) = link.as_ref().and_then(Link::name) {

@@ -9,6 +9,7 @@ mod gather;
 mod integer;
 mod matmul;
 mod memory;
+mod mxu;
 mod pack;
 mod print;
 mod random;
@@ -38,6 +39,12 @@ pub enum OpKind {
     Compute,
     /// Multiplies matrices.
     Matmul,
+    /// Puts weights into a staging register of an MXU.
+    PushWeights,
+    /// Multiplies by the weights of an MXU into its accumulators.
+    Accumulate,
+    /// Takes sums out of the accumulators of an MXU.
+    PopSums,
     /// Takes a box out of a memref.
     Slice,
     /// Gives the same elements of a memref, with or without dimensions of extent 1.
@@ -81,6 +88,7 @@ impl OpKind {
         match self {
             Self::Compute | Self::Matmul | Self::Load | Self::Allocate => false,
             Self::Slice | Self::Alias | Self::Reinterpret => false,
+            Self::PushWeights | Self::Accumulate | Self::PopSums => true,
             Self::Store | Self::Copy | Self::StartDma | Self::WaitDma | Self::Effect => true,
             Self::If | Self::For | Self::While | Self::Switch => true,
             Self::Scope | Self::Call | Self::Yield => true,
@@ -175,7 +183,7 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 24] = [
+const TABLES: [&[Definition]; 25] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
@@ -184,6 +192,7 @@ const TABLES: [&[Definition]; 24] = [
     pack::OPS,
     reduce::OPS,
     matmul::OPS,
+    mxu::OPS,
     memory::OPS,
     view::OPS,
     copy::OPS,
