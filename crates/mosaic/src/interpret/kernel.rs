@@ -116,6 +116,9 @@ impl Kernel {
         options: &Options<'_>,
         link: &mut Option<Link>,
     ) -> Result<Outcome, SimulateError> {
+        if let (None, Some(refused)) = (options.mxu_control, &self.program.mxu_control) {
+            return Err(refused.clone().into());
+        }
         let mut machine = Machine::new(&self.program, options, inputs);
         machine.link = link.take().or_else(|| self.program.communicates.then(Link::alone));
         let mut bound = Bound::default();

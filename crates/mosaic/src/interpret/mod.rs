@@ -45,6 +45,7 @@ pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
 pub use engine::{Engine, Portable, Strided};
 pub use finding::{Agent, Area, Finding, MxuMisuse, Note, Print, Range, Site, Trouble, Waiter};
 pub use naming::{KernelNames, allocations, kernel_entry, name_buffers};
+pub(crate) use ops::{NO_MXU_CONTROL, controls_mxu};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use signature::{OperandSpec, Signature};

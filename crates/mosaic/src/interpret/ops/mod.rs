@@ -20,6 +20,7 @@ mod stablehlo;
 mod view;
 
 pub(super) use copy::communicates;
+pub(crate) use mxu::{NO_MXU_CONTROL, controls_mxu};
 pub(super) use random::{RANDOM_BITS, RandomBits};
 pub use scalar::ScalarOp;
 pub(super) use stablehlo::{missing, tolerant};

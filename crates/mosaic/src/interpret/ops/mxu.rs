@@ -22,6 +22,14 @@ pub(super) const OPS: &[Definition] = &[
     effect("tpu.matmul_pop", &["acc", "mxu_index"], pop).results(1).kind(OpKind::PopSums),
 ];
 
+/// Why a kernel that controls MXUs does not run on most chips.
+pub(crate) const NO_MXU_CONTROL: &str = "the chip does not let kernels control its MXUs; tpu7x does";
+
+/// Whether an operation controls an MXU.
+pub(crate) fn controls_mxu(name: &str) -> bool {
+    OPS.iter().any(|definition| definition.name == name)
+}
+
 /// An integer attribute below `count`.
 fn below(c: &Compiler<'_>, op: &Op, name: &str, count: usize, what: &str) -> Made<usize> {
     let value = c.integer_attribute(op, name)?;
