@@ -54,6 +54,22 @@ impl TpuRates {
     }
 }
 
+/// Control that a kernel can take of the MXUs: it stages weights and names the accumulators to add to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MxuControl {
+    /// Staging registers of an MXU.
+    pub staging_registers: usize,
+    /// Addresses of the accumulators of an MXU.
+    pub accumulators: usize,
+    /// Rows of f32 sums at an address, as wide as the MXU.
+    pub accumulator_rows: usize,
+}
+
+impl MxuControl {
+    /// What tpu7x has, as listings of libtpu 0.0.42 show it.
+    pub const TPU7X: Self = Self { staging_registers: 2, accumulators: 256, accumulator_rows: 4 };
+}
+
 /// One TPU generation; sizes are per core. Serialized as its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TpuChip {
@@ -75,6 +91,8 @@ pub struct TpuChip {
     pub mxu_side: usize,
     /// Number of MXUs.
     pub mxus: usize,
+    /// Control that kernels can take of the MXUs, if any.
+    pub mxu_control: Option<MxuControl>,
     /// f8e4m3fn support of the MXUs.
     pub fp8: Fp8Support,
     /// Speed.
@@ -96,6 +114,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         smem: MIB,
         mxu_side: 256,
         mxus: 2,
+        mxu_control: Some(MxuControl::TPU7X),
         fp8: Fp8Support::Native,
         rates: TpuRates::new(2.2e9, 262_144.0, 524_288.0, 3.7e12),
     },
@@ -109,6 +128,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         smem: MIB,
         mxu_side: 256,
         mxus: 2,
+        mxu_control: None,
         fp8: Fp8Support::Emulated,
         rates: TpuRates::new(1.75e9, 262_144.0, 262_144.0, 1.64e12),
     },
@@ -122,6 +142,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         smem: MIB,
         mxu_side: 128,
         mxus: 4,
+        mxu_control: None,
         fp8: Fp8Support::Emulated,
         rates: TpuRates::new(1.5e9, 65_536.0, 65_536.0, 8.2e11),
     },
@@ -135,6 +156,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         smem: MIB,
         mxu_side: 128,
         mxus: 4,
+        mxu_control: None,
         fp8: Fp8Support::Emulated,
         rates: TpuRates::new(1.75e9, 65_536.0, 65_536.0, 1.23e12),
     },
@@ -148,6 +170,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         smem: MIB,
         mxu_side: 128,
         mxus: 4,
+        mxu_control: None,
         fp8: Fp8Support::Unsupported,
         rates: TpuRates { copy_granule: 512, ..TpuRates::new(1.05e9, 65_536.0, 65_536.0, 6.15e11) },
     },

@@ -20,8 +20,8 @@ pub(super) fn kernel_function(module: &Module) -> Option<&Function> {
 /// Reads the kernel of a module that was parsed from `text`.
 pub(super) fn read(module: Module, text: &str) -> Option<MosaicKernel> {
     let function = kernel_function(&module)?;
-    let mut reader =
-        Reader { function, text, lines: LineIndex::new(text), names: HashMap::new(), views: HashMap::new() };
+    let (lines, pushes) = (LineIndex::new(text), Pushes::of(function));
+    let mut reader = Reader { function, text, lines, names: HashMap::new(), views: HashMap::new(), pushes };
     let mut found = Found { arguments: reader.arguments(), ..Found::default() };
     function.walk(&mut |op| reader.op(op, &mut found));
     let (name, grid) = (function.name.clone(), grid(function));
@@ -89,6 +89,53 @@ pub(super) fn written_name(function: &Function, value: Value) -> Option<String> 
     Some(format!("%{name}"))
 }
 
+/// Weights that a kernel pushes to the MXUs, by MXU and staging register.
+#[derive(Default)]
+struct Pushes {
+    /// The first ones, for a loop that pushes after it multiplies.
+    first: HashMap<(i64, i64), TensorType>,
+    /// The last ones so far in the text.
+    staged: HashMap<(i64, i64), TensorType>,
+    /// Those that each MXU loaded last.
+    loaded: HashMap<i64, TensorType>,
+}
+
+impl Pushes {
+    fn of(function: &Function) -> Self {
+        let mut pushes = Self::default();
+        function.walk(&mut |op| {
+            if let Some((register, weights)) = pushed(function, op) {
+                pushes.first.entry(register).or_insert(weights);
+            }
+        });
+        pushes
+    }
+
+    /// The weights that `tpu.matmul_acc_lhs` multiplies by.
+    fn multiplied_by(&mut self, op: &Op) -> Option<TensorType> {
+        let mxu = integer(op, "mxu_index")?;
+        let Some(register) = integer(op, "load_staged_rhs") else { return self.loaded.get(&mxu).cloned() };
+        let key = (mxu, register);
+        let weights = self.staged.get(&key).or_else(|| self.first.get(&key))?.clone();
+        self.loaded.insert(mxu, weights.clone());
+        Some(weights)
+    }
+}
+
+fn integer(op: &Op, name: &str) -> Option<i64> {
+    match op.attributes.get(name)? {
+        Attr::Integer(value, _) => Some(*value),
+        _ => None,
+    }
+}
+
+/// The MXU and staging register that an operation pushes weights to, and their type.
+fn pushed(function: &Function, op: &Op) -> Option<((i64, i64), TensorType)> {
+    let weights = op.operands.first().filter(|_| op_kind(&op.name) == Some(OpKind::PushWeights))?;
+    let register = (integer(op, "mxu_index")?, integer(op, "staging_register")?);
+    Some((register, vector(function.ty(*weights))))
+}
+
 struct Reader<'a> {
     function: &'a Function,
     text: &'a str,
@@ -96,6 +143,7 @@ struct Reader<'a> {
     /// Names of scalars.
     names: HashMap<Value, String>,
     views: HashMap<Value, View>,
+    pushes: Pushes,
 }
 
 impl Reader<'_> {
@@ -132,6 +180,8 @@ impl Reader<'_> {
             (Some(OpKind::Alias | OpKind::Reinterpret), _) | (_, "tpu.memref_bitcast") => self.alias(op),
             (Some(OpKind::StartDma | OpKind::WaitDma), _) => self.dma(op, found),
             (Some(OpKind::Matmul), _) => self.matmul(op, found),
+            (Some(OpKind::PushWeights), _) => self.pushes.staged.extend(pushed(self.function, op)),
+            (Some(OpKind::Accumulate), _) => self.accumulate(op, found),
             _ => {}
         }
     }
@@ -201,6 +251,21 @@ impl Reader<'_> {
             return;
         };
         let [lhs, rhs, accumulator] = [lhs, rhs, accumulator].map(|value| vector(self.function.ty(value)));
+        found.matmuls.push(MatmulOp { lhs, rhs, accumulator, place });
+    }
+
+    /// A matmul into the accumulators of an MXU. Its weights have no type if none are pushed before it.
+    fn accumulate(&mut self, op: &Op, found: &mut Found) {
+        let place = place(op);
+        let [lhs] = op.operands[..] else {
+            let what = format!("this matmul has {} operands, not 1", op.operands.len());
+            found.damage.push(Damage { place, what });
+            return;
+        };
+        let lhs = vector(self.function.ty(lhs));
+        let rhs = self.pushes.multiplied_by(op).unwrap_or_default();
+        let dims = lhs.dims.iter().take(1).chain(rhs.dims.last()).copied().collect();
+        let accumulator = TensorType { dims, element: "f32".to_owned(), space: String::new() };
         found.matmuls.push(MatmulOp { lhs, rhs, accumulator, place });
     }
 }

@@ -21,11 +21,11 @@ use crate::{
 
 /// A memref such as `memref<2x128x128xf8E4M3FN, #tpu.memory_space<vmem>>`, or a vector, which has no memory
 /// space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TensorType {
     /// Dimensions; empty for a scalar.
     pub dims: Vec<u64>,
-    /// For example `f8E4M3FN` or `!tpu.dma_semaphore`.
+    /// For example `f8E4M3FN` or `!tpu.dma_semaphore`; empty if unknown.
     pub element: String,
     /// For example `vmem`; empty for a vector.
     pub space: String,
@@ -100,7 +100,7 @@ pub struct DmaOp {
     pub place: Place,
 }
 
-/// `tpu.matmul`.
+/// `tpu.matmul`, or `tpu.matmul_acc_lhs` with the weights that were pushed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MatmulOp {
     /// Left operand.

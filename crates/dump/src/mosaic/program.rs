@@ -104,7 +104,7 @@ impl Action {
             Some(OpKind::Allocate) => Self::Allocate,
             Some(OpKind::StartDma) => Self::StartDma,
             Some(OpKind::WaitDma) => Self::WaitDma,
-            Some(OpKind::Matmul) => Self::Matmul,
+            Some(OpKind::Matmul | OpKind::Accumulate) => Self::Matmul,
             Some(OpKind::Copy) => Self::Copy,
             Some(OpKind::Load) => access(false),
             Some(OpKind::Store) => access(true),

@@ -93,6 +93,24 @@ pub struct Print {
     pub text: String,
 }
 
+/// Ways to misuse an MXU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MxuMisuse {
+    /// Weights are pushed to a staging register that holds weights.
+    StagingFull,
+    /// Weights are loaded from a staging register that holds none.
+    StagingEmpty,
+    /// An MXU multiplies before weights were loaded into it.
+    NoWeights,
+    /// Sums are popped to which nothing was added.
+    NothingAdded,
+    /// Weights are in a staging register when the kernel ends.
+    WeightsLeft,
+    /// Sums are in the accumulators when the kernel ends.
+    SumsLeft,
+}
+
 /// Kinds of defects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -276,6 +294,19 @@ pub enum Trouble {
         /// The access, or copy out, of the later visit.
         access: Site,
     },
+    /// A kernel that controls the MXUs itself takes from them what they do not hold, or leaves something in
+    /// them.
+    MxuMisuse {
+        /// What is wrong.
+        misuse: MxuMisuse,
+        /// The staging register, weights or accumulators.
+        part: String,
+        /// The operation.
+        access: Site,
+        /// The push that it overwrites.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        earlier: Option<Site>,
+    },
     /// A loop that does not end.
     EndlessLoop {
         /// The loop.
@@ -339,7 +370,7 @@ impl Trouble {
             | Self::EndlessLoop { site, .. } => vec![site.line],
             Self::MemoryExceeded { site, .. } => site.iter().map(|site| site.line).collect(),
             Self::ParallelDependence { write, access, .. } => vec![access.line, write.line],
-            Self::OutputRevisited { access, .. } => vec![access.line],
+            Self::OutputRevisited { access, .. } | Self::MxuMisuse { access, .. } => vec![access.line],
         }
     }
 
@@ -365,6 +396,7 @@ impl Trouble {
             Self::MemoryExceeded { site, .. } => site.iter_mut().collect(),
             Self::ParallelDependence { write, access, .. } => vec![access, write],
             Self::OutputRevisited { access, .. } => vec![access],
+            Self::MxuMisuse { access, earlier, .. } => [access].into_iter().chain(earlier).collect(),
         }
     }
 
@@ -397,6 +429,7 @@ impl Trouble {
             Self::MissingBarrier { access, .. } | Self::NoSuchDevice { access, .. } => &access.op,
             Self::Deadlock { semaphore, .. } | Self::SemaphoreLeftOver { semaphore, .. } => semaphore,
             Self::OutOfBounds { buffer, .. } => buffer,
+            Self::MxuMisuse { part, .. } => part,
             Self::AssertionFailed { message, .. } => message,
             Self::OutOfOperations { site, .. } | Self::EndlessLoop { site, .. } => &site.op,
             Self::MemoryExceeded { memory, .. } => memory,

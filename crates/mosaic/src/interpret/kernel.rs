@@ -116,6 +116,9 @@ impl Kernel {
         options: &Options<'_>,
         link: &mut Option<Link>,
     ) -> Result<Outcome, SimulateError> {
+        if let (None, Some(refused)) = (options.mxu_control, &self.program.mxu_control) {
+            return Err(refused.clone().into());
+        }
         let mut machine = Machine::new(&self.program, options, inputs);
         machine.link = link.take().or_else(|| self.program.communicates.then(Link::alone));
         let mut bound = Bound::default();
@@ -128,6 +131,7 @@ impl Kernel {
         machine.leave_kernel(completed)?;
         if completed {
             machine.settle();
+            machine.leave_mxus();
         }
         *link = machine.link.take();
         if let Some(device) = link.as_ref().and_then(Link::name) {

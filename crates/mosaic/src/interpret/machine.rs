@@ -10,6 +10,7 @@ use super::{
     element::{Element, read_floats, read_integers, write_floats, write_integers},
     finding::{Agent, Findings, Note, Print, Site, Trouble},
     memory::Buffer,
+    mxu::Mxus,
     ops::RandomBits,
     program::{Block, Code, Program, Step, Unrunnable},
     timeline::Clock,
@@ -78,6 +79,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) prints: Vec<Print>,
     /// The stand-in for the chip's random bits.
     pub(crate) random: RandomBits,
+    /// State of the MXUs, if the kernel controls them itself.
+    pub(super) mxus: Mxus,
     /// Changes of memory and semaphores so far: a loop iteration without any can be repeated for ever.
     pub(crate) changes: u64,
     /// Names and outcomes of the kernels that the surrounding module has called.
@@ -115,6 +118,7 @@ impl<'a> Machine<'a> {
             group: 0,
             prints: Vec::new(),
             random: RandomBits::default(),
+            mxus: Mxus::default(),
             changes: 0,
             kernels: Vec::new(),
             scratch: Vec::new(),

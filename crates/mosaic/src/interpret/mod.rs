@@ -23,6 +23,7 @@ mod kernel_attributes;
 mod live;
 mod machine;
 mod memory;
+mod mxu;
 mod naming;
 mod ops;
 mod places;
@@ -42,15 +43,16 @@ pub use devices::mesh_devices;
 pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
 pub use engine::{Engine, Portable, Strided};
-pub use finding::{Agent, Area, Finding, Note, Print, Range, Site, Trouble, Waiter};
+pub use finding::{Agent, Area, Finding, MxuMisuse, Note, Print, Range, Site, Trouble, Waiter};
 pub use naming::{KernelNames, allocations, kernel_entry, name_buffers};
+pub(crate) use ops::{NO_MXU_CONTROL, controls_mxu};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use signature::{OperandSpec, Signature};
 pub use tensor::Tensor;
 pub use timeline::{Event, Figures, Timeline, Work};
 
-use octile_core::device::tpu::{TpuChip, TpuRates};
+use octile_core::device::tpu::{MxuControl, TpuChip, TpuRates};
 
 use crate::{
     ir::{Module, Place},
@@ -66,6 +68,8 @@ pub struct Options<'a> {
     pub events: bool,
     /// Rates of the modelled chip.
     pub rates: TpuRates,
+    /// Control that a kernel may take of the MXUs; one that takes it is refused if `None`.
+    pub mxu_control: Option<MxuControl>,
     /// Matmul backend.
     pub engine: &'a dyn Engine,
     /// Result shapes that the text does not state: windows that do not fill the last block.
@@ -96,6 +100,7 @@ impl Options<'_> {
             races: true,
             events: false,
             rates,
+            mxu_control: Some(MxuControl::TPU7X),
             engine: &Portable,
             output_shapes: None,
             aliases: Vec::new(),
@@ -115,6 +120,7 @@ impl Options<'_> {
             vmem_limit: Some(chip.vmem_physical),
             vmem_default: Some(chip.vmem_default),
             smem_limit: Some(chip.smem),
+            mxu_control: chip.mxu_control,
             ..Self::new(chip.rates)
         }
     }

@@ -147,6 +147,8 @@ pub(crate) struct Program {
     pub(crate) has_barrier: bool,
     /// Whether it names other devices.
     pub(crate) communicates: bool,
+    /// The first operation that controls an MXU, as an error for chips that do not let kernels do so.
+    pub(crate) mxu_control: Option<Unrunnable>,
     /// Where each line of the text comes from in the lowered program.
     pub(crate) sources: HashMap<u32, SourceStack>,
 }
@@ -177,14 +179,18 @@ impl Program {
             notes.append(&mut compiler.notes);
             functions.insert(function.name.clone(), Arc::new(code));
         }
-        let (mut has_barrier, mut communicates) = (false, false);
+        let (mut has_barrier, mut communicates, mut mxu_control) = (false, false, None);
         for function in &module.functions {
             function.walk(&mut |op| {
                 has_barrier |= op.name == "tpu.sem_barrier";
                 communicates |= ops::communicates(op);
+                if mxu_control.is_none() && ops::controls_mxu(&op.name) {
+                    mxu_control = Some(Refusal::from(ops::NO_MXU_CONTROL).at(op));
+                }
             });
         }
-        Ok(Self { functions, notes, has_barrier, communicates, sources: module.sources() })
+        let sources = module.sources();
+        Ok(Self { functions, notes, has_barrier, communicates, mxu_control, sources })
     }
 
     pub(crate) fn function(&self, name: &str) -> Result<&Arc<Code>, Unrunnable> {

@@ -35,6 +35,8 @@ pub(crate) enum Shadow {
     Spreads { elements: usize },
     /// Stores its first operand.
     Stores,
+    /// Keeps its operand in an MXU.
+    Keeps,
     /// Decides with it, or passes it on in a way that is not followed.
     Uses,
 }
@@ -61,6 +63,7 @@ impl Shadow {
         let is_float = op.operands.iter().all(|&value| matches!(c.ty(value).element(), Type::Float(_)));
         match (op.name.as_ref(), result) {
             ("vector.store" | "tpu.vector_store" | "tpu.strided_store", _) => Self::Stores,
+            ("tpu.matmul_push_rhs" | "tpu.matmul_acc_lhs", _) => Self::Keeps,
             (_, None) => Self::Uses,
             _ if !op.regions.is_empty() || op.results.len() != 1 => Self::Uses,
             ("arith.select", _) => Self::Selects,
@@ -121,6 +124,21 @@ pub(crate) struct Undefined {
 }
 
 impl Undefined {
+    /// Elements that were computed from uninitialized ones.
+    pub(crate) fn new(elements: Vec<bool>, trouble: Trouble) -> Self {
+        Self { elements: Arc::new(elements), buffer: None, trouble }
+    }
+
+    /// Whether each element is uninitialized.
+    pub(crate) fn elements(&self) -> &[bool] {
+        &self.elements
+    }
+
+    /// The load, to report if an element is used.
+    pub(crate) fn trouble(&self) -> &Trouble {
+        &self.trouble
+    }
+
     fn computed(&self, elements: Vec<bool>) -> Self {
         Self { elements: Arc::new(elements), buffer: None, trouble: self.trouble.clone() }
     }
@@ -149,6 +167,7 @@ impl Machine<'_> {
             (from..step.operands.len()).for_each(|operand| machine.use_undefined(step, operand));
         };
         let result = match step.shadow {
+            Shadow::Keeps => return,
             Shadow::Stores => return uses(self, 1),
             Shadow::Uses => return uses(self, 0),
             _ if !step.operands.iter().any(|slot| self.undefined.contains_key(slot)) => return,
@@ -171,7 +190,7 @@ impl Machine<'_> {
         }
     }
 
-    fn operand_undefined(&self, step: &Step, operand: usize) -> Option<&Undefined> {
+    pub(super) fn operand_undefined(&self, step: &Step, operand: usize) -> Option<&Undefined> {
         self.undefined.get(step.operands.get(operand)?)
     }
 

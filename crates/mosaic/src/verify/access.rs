@@ -4,6 +4,7 @@ use octile_core::device::tpu::Fp8Support;
 
 use super::{Rule, VerifiedKernel, Violation};
 use crate::{
+    interpret::{NO_MXU_CONTROL, controls_mxu},
     ir::Op,
     types::{Float, MemorySpace, Type},
 };
@@ -40,6 +41,9 @@ pub(super) fn check(kernel: &VerifiedKernel<'_>, op: &Op) -> Vec<Violation> {
             refuse(Rule::Space, "scalars can only be stored to SMEM".into());
         }
         "tpu.matmul" => matmul(kernel, op, &mut refuse),
+        name if controls_mxu(name) && kernel.chip.mxu_control.is_none() => {
+            refuse(Rule::Chip, NO_MXU_CONTROL.into());
+        }
         _ => {}
     }
     violations

@@ -140,8 +140,10 @@ struct Definition<'m> {
 /// What each value of a function is computed from.
 struct FunctionFlow<'m> {
     function: &'m Function,
-    /// The buffer that each memref is a view of.
+    /// The buffer that each memref is a view of, and of sums that are popped from MXUs the first ones.
     roots: Vec<Value>,
+    /// The first sums that are popped: they stand for all that the MXUs hold.
+    sums: Option<Value>,
     definitions: HashMap<Value, Vec<Definition<'m>>>,
 }
 
@@ -153,7 +155,12 @@ impl<'m> FunctionFlow<'m> {
         function.walk(&mut |op| op.regions.iter().for_each(&mut note));
         function.walk(&mut |op| op.results.iter().for_each(|v| roots[v.index()] = Some(*v)));
         let roots = roots.into_iter().collect::<Option<Vec<_>>>()?;
-        let mut flow = Self { function, roots, definitions: HashMap::new() };
+        let mut sums = None;
+        function.walk(&mut |op| {
+            let is_pop = op_kind(&op.name) == Some(OpKind::PopSums);
+            sums = sums.or(op.results.first().copied().filter(|_| is_pop));
+        });
+        let mut flow = Self { function, roots, sums, definitions: HashMap::new() };
         flow.visit(&function.body)?;
         Some(flow)
     }
@@ -193,6 +200,19 @@ impl<'m> FunctionFlow<'m> {
             Some(OpKind::StartDma | OpKind::Copy) => {
                 let (source, target) = (*memory.next()?, *memory.next()?);
                 self.add(target, op, vec![source]);
+            }
+            Some(OpKind::PushWeights | OpKind::Accumulate) => {
+                if let Some(sums) = self.sums {
+                    self.add(sums, op, op.operands.clone());
+                }
+                return Some(());
+            }
+            Some(OpKind::PopSums) => {
+                if let (Some(sums), [result]) = (self.sums, op.results.as_slice()) {
+                    self.roots[result.index()] = sums;
+                    self.add(sums, op, Vec::new());
+                }
+                return Some(());
             }
             Some(OpKind::Allocate) => return Some(()),
             _ => {}
@@ -332,6 +352,26 @@ func.func @k(%x: memref<8x128xf32>, %o: memref<8x128xf32>) {
 }
 ";
         assert_eq!(reaching(text, 1, 0), ["scf.for", "vector.load", "arith.addf", "vector.store"]);
+    }
+
+    #[test]
+    fn popped_sums_depend_on_what_the_mxus_multiplied() {
+        let text = r#"
+func.func @k(%x: memref<256x256xf32>, %o: memref<256x256xf32>) {
+  %c = arith.constant 0 : index
+  %0 = vector.load %x[%c, %c] : memref<256x256xf32>, vector<256x256xf32>
+  "tpu.matmul_push_rhs"(%0) {mxu_index = 0 : i32, staging_register = 0 : i32, transpose = true} : (vector<256x256xf32>) -> ()
+  "tpu.matmul_acc_lhs"(%0) {acc = 0 : i32, load_staged_rhs = 0 : i32, mxu_index = 0 : i32} : (vector<256x256xf32>) -> ()
+  %1 = "tpu.matmul_pop"() {acc = 0 : i32, mxu_index = 0 : i32} : () -> vector<128x256xf32>
+  %2 = "tpu.matmul_pop"() {acc = 32 : i32, mxu_index = 0 : i32} : () -> vector<128x256xf32>
+  vector.store %2, %o[%c, %c] : memref<256x256xf32>, vector<128x256xf32>
+  return
+}
+"#;
+        let names = reaching(text, 1, 0);
+        for name in ["vector.load", "tpu.matmul_push_rhs", "tpu.matmul_acc_lhs", "tpu.matmul_pop"] {
+            assert!(names.iter().any(|reached| reached == name), "{names:?}");
+        }
     }
 
     #[test]

@@ -104,8 +104,10 @@ impl Arithmetic {
             let feeds_others = op.results.iter().any(|value| computed.contains(value));
             self.add(op, result, feeds_others);
             self.add_reduction(op, function);
-            self.multiplies |= op_kind(&op.name) == Some(OpKind::Matmul) || op.name.contains(".dot");
-            if op_kind(&op.name) == Some(OpKind::Matmul) && rounds_operands(op, function) {
+            let kind = op_kind(&op.name);
+            let multiplies = matches!(kind, Some(OpKind::Matmul | OpKind::Accumulate));
+            self.multiplies |= multiplies || op.name.contains(".dot");
+            if (multiplies || kind == Some(OpKind::PushWeights)) && rounds_operands(op, function) {
                 self.round(BF16);
             }
         });

@@ -1,6 +1,6 @@
 //! Findings in words: what is wrong, what to do about it, and the operations concerned.
 
-use octile_mosaic::interpret::{Area, Range, Site, Trouble, Waiter};
+use octile_mosaic::interpret::{Area, MxuMisuse, Range, Site, Trouble, Waiter};
 
 /// A finding in words.
 pub(super) struct Wording<'t> {
@@ -140,6 +140,9 @@ impl<'t> Wording<'t> {
                 Self::new("REVISITED", says, vec![("again", access)])
                     .with_remedy("visit each block of a result in consecutive steps")
             }
+            Trouble::MxuMisuse { misuse, part, access, earlier } => {
+                mxu_misuse(*misuse, part, access, earlier.as_ref())
+            }
             Trouble::EndlessLoop { site, iterations } => {
                 let says = match iterations {
                     1 => "an iteration of this loop changes nothing".to_owned(),
@@ -184,6 +187,35 @@ fn progress(semaphore: &str, wait: &Site, needed: i64, available: i64, signalled
     let unit = if wait.op.contains("dma") { "bytes" } else { "signals" };
     let who = if signalled_by.is_empty() { "; nothing has signalled it" } else { "" };
     format!("the wait on {semaphore} got {available} of {needed} {unit}, and no more will come{who}")
+}
+
+/// What a kernel takes from the MXUs that they do not hold, or leaves in them.
+fn mxu_misuse<'t>(misuse: MxuMisuse, part: &str, access: &'t Site, earlier: Option<&'t Site>) -> Wording<'t> {
+    let (role, says, remedy) = match misuse {
+        MxuMisuse::StagingFull => (
+            "push",
+            format!("{part} still holds weights"),
+            "load them with matmul_acc_lhs first, or push to the other staging register",
+        ),
+        MxuMisuse::StagingEmpty => {
+            ("multiply", format!("{part} holds no weights to load"), "push weights first")
+        }
+        MxuMisuse::NoWeights => {
+            ("multiply", format!("{part} has no weights to multiply by"), "load them with load_staged_rhs")
+        }
+        MxuMisuse::NothingAdded => {
+            ("pop", format!("{part} are popped, but nothing was added to them"), "pop what was accumulated")
+        }
+        MxuMisuse::WeightsLeft => {
+            ("push", format!("{part} holds weights when the kernel ends"), "load them with matmul_acc_lhs")
+        }
+        MxuMisuse::SumsLeft => {
+            ("multiply", format!("{part} hold sums when the kernel ends"), "pop them with matmul_pop")
+        }
+    };
+    let earlier = earlier.map(|earlier| ("earlier", earlier));
+    let sites = [(role, access)].into_iter().chain(earlier).collect();
+    Wording::new("MXU", says, sites).with_remedy(remedy)
 }
 
 /// Every waiting device, what it waits for, and how far it got.

@@ -9,6 +9,7 @@ mod gather;
 mod integer;
 mod matmul;
 mod memory;
+mod mxu;
 mod pack;
 mod print;
 mod random;
@@ -19,6 +20,7 @@ mod stablehlo;
 mod view;
 
 pub(super) use copy::communicates;
+pub(crate) use mxu::{NO_MXU_CONTROL, controls_mxu};
 pub(super) use random::{RANDOM_BITS, RandomBits};
 pub use scalar::ScalarOp;
 pub(super) use stablehlo::{missing, tolerant};
@@ -38,6 +40,12 @@ pub enum OpKind {
     Compute,
     /// Multiplies matrices.
     Matmul,
+    /// Puts weights into a staging register of an MXU.
+    PushWeights,
+    /// Multiplies by the weights of an MXU into its accumulators.
+    Accumulate,
+    /// Takes sums out of the accumulators of an MXU.
+    PopSums,
     /// Takes a box out of a memref.
     Slice,
     /// Gives the same elements of a memref, with or without dimensions of extent 1.
@@ -81,6 +89,7 @@ impl OpKind {
         match self {
             Self::Compute | Self::Matmul | Self::Load | Self::Allocate => false,
             Self::Slice | Self::Alias | Self::Reinterpret => false,
+            Self::PushWeights | Self::Accumulate | Self::PopSums => true,
             Self::Store | Self::Copy | Self::StartDma | Self::WaitDma | Self::Effect => true,
             Self::If | Self::For | Self::While | Self::Switch => true,
             Self::Scope | Self::Call | Self::Yield => true,
@@ -175,7 +184,7 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 24] = [
+const TABLES: [&[Definition]; 25] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
@@ -184,6 +193,7 @@ const TABLES: [&[Definition]; 24] = [
     pack::OPS,
     reduce::OPS,
     matmul::OPS,
+    mxu::OPS,
     memory::OPS,
     view::OPS,
     copy::OPS,
