@@ -109,15 +109,43 @@ fn strips_with_ragged_chunks() {
     }
 }
 
+/// Kernels that assign matmuls to MXUs: ragged rows, columns and k-blocks, one and several steps, a pair of
+/// chunks that is cut along K, and more pairs than stages.
+#[test]
+fn strips_that_assign_matmuls_to_mxus() {
+    use ScaleGranularity::{Block, Token};
+    for (shape, scales) in [
+        ((256, 1024, 1024), Token),
+        ((300, 1100, 640), Token),
+        ((300, 1100, 640), Block),
+        ((527, 1508, 700), Token),
+        ((527, 1508, 700), Block),
+        ((600, 768, 2304), Token),
+        ((600, 4000, 512), Token),
+        ((1100, 1030, 901), Token),
+    ] {
+        let (m, n, k) = shape;
+        let kind = ActivationKind::Fp8(scales);
+        let problem = problem(m, n, k, QuantBlock::B128).with_x(kind).with_out(FloatKind::Bf16);
+        check_plans(problem, |plan| plan.mxu_pipeline.is_some());
+    }
+}
+
 /// Simulates every candidate of the strip strategy.
 fn check_strips(problem: Problem) {
+    check_plans(problem, |plan| plan.weight_pipeline.is_some() || plan.row_pipeline.is_some());
+}
+
+/// Simulates every candidate of the strip strategy that is of one kind, of which there must be one.
+fn check_plans(problem: Problem, is_of_kind: impl Fn(&TpuPlan) -> bool) {
     let chip = TpuChip::named("tpu7x").expect("the chip is known");
     let operands = Operands::random(problem, 7);
     let exact = ExactOperands::new(problem, 0, 7);
-    let plans = TpuPlan::candidates(&problem, chip, Strategy::Strip);
-    let streams = |plan: &TpuPlan| plan.weight_pipeline.is_some() || plan.row_pipeline.is_some();
-    assert!(plans.iter().any(streams), "{problem}");
+    let mut plans = TpuPlan::candidates(&problem, chip, Strategy::Strip);
+    plans.retain(is_of_kind);
+    assert!(!plans.is_empty(), "{problem}");
     for plan in plans {
+        println!("{problem} {} tile {}", problem.x, plan.tile);
         let name = format!("{problem} {} tile {}", problem.x, plan.tile);
         let outcome = run(&module(&plan), &operands);
         assert_eq!(outcome.findings, [], "{name}");

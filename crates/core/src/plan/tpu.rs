@@ -334,7 +334,7 @@ impl TpuPlan {
         tile: Dims,
         streams: Streams,
     ) -> Self {
-        let grid = Dims {
+        let mut grid = Dims {
             m: problem.m.div_ceil(tile.m),
             n: problem.n.div_ceil(tile.n),
             k: problem.k.div_ceil(tile.k),
@@ -348,6 +348,9 @@ impl TpuPlan {
             Streams::WeightsToMxus => mxus::pipeline(problem, chip, strategy, tile, padded),
             _ => None,
         };
+        if mxu_pipeline.is_some() {
+            grid.n = mxus::steps(problem, tile);
+        }
         let in_lanes = streams == Streams::WeightsPastLanes;
         let weight_pipeline = match row_pipeline {
             _ if mxu_pipeline.is_some() => None,

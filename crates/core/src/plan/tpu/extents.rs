@@ -128,6 +128,14 @@ impl TpuPlan {
         has.then(|| self.problem.n - (self.grid.n - 1) * self.tile.n)
     }
 
+    /// Rows of the weight scales of all steps. The first step may take more columns than a tile has.
+    pub fn w_scale_rows(&self) -> usize {
+        match self.mxu_pipeline {
+            Some(_) => self.problem.n.div_ceil(self.problem.quant_block.size()),
+            None => self.grid.n * self.w_scale_tile().0,
+        }
+    }
+
     /// Columns of the first block of weights that a kernel multiplies x with.
     pub(super) fn first_columns(&self) -> Option<usize> {
         self.short_columns().or_else(|| self.weight_blocks().first().map(|block| block.1))

@@ -86,14 +86,14 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
     let mut push = |id, copies, element, rows, cols| map.push(matrix(id, Vmem, copies, element, rows, cols));
     if let Some(pipeline) = plan.mxu_pipeline {
         push(BufferId::X, 1, x_type, rows_of_codes(held.m), held.k);
-        let first = mxus::first_rows(plan);
+        let first = rows_of_codes(plan.first_step_columns());
         if pipeline.stages > 0 {
             push(BufferId::WShort, 1, F8E4M3, first, held.k);
             push(BufferId::WQ, pipeline.stages, F8E4M3, DOUBLE_BUFFERED * plan.chunk.1, held.k);
         } else {
             push(BufferId::WQ, 1, F8E4M3, first, held.k);
         }
-        push(BufferId::Out, 1, out_type, held.m, mxus::columns_of_results(plan));
+        push(BufferId::Out, 1, out_type, held.m, given.n);
     } else if let Some(pipeline) = plan.weight_pipeline {
         push(BufferId::X, 1, x_type, rows_of_codes(held.m), held.k);
         let (stages, columns) = match pipeline.is_resident {
@@ -170,7 +170,7 @@ fn w_scale(plan: &TpuPlan) -> PlannedBuffer {
     match plan.strategy {
         Strategy::Auto | Strategy::Dma => matrix(id, Vmem, DOUBLE_BUFFERED, F32, rows, k_blocks),
         Strategy::Smem => matrix(id, Smem, DOUBLE_BUFFERED, F32, rows, k_blocks),
-        Strategy::Strip => matrix(id, Smem, 1, F32, plan.grid.n * rows, plan.grid.k * k_blocks),
+        Strategy::Strip => matrix(id, Smem, 1, F32, plan.w_scale_rows(), plan.grid.k * k_blocks),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::{
     Dims, MxuPipeline, TpuPlan, memory,
-    tile::{CHUNK, FEW_ROWS, ModelledCycles, ROW_UNIT},
+    tile::{CHUNK, FEW_ROWS, ModelledCycles},
 };
 use crate::{
     ActivationKind, Problem, QuantBlock, ScaleGranularity, Strategy,
@@ -24,6 +24,9 @@ const ROWS_OF_WORDS: usize = 16;
 
 /// Accumulator addresses of a place.
 const ADDRESSES: usize = 128;
+
+/// Stages of weights: one is multiplied while the others arrive.
+const MOST_STAGES: usize = 4;
 
 /// Where the first operands are cut along K: the MXUs begin with what has arrived.
 const CUTS: [usize; 2] = [2 * CHUNK, 8 * CHUNK];
@@ -62,6 +65,11 @@ pub struct Load {
     pub k: (usize, usize),
 }
 
+/// Grid steps. The first one takes what the others leave over, a whole tile at least.
+pub(super) fn steps(problem: &Problem, tile: Dims) -> usize {
+    (problem.n / tile.n).max(1)
+}
+
 /// The pipeline of a plan; `None` where a kernel cannot assign matmuls to MXUs.
 pub(super) fn pipeline(
     problem: &Problem,
@@ -73,7 +81,7 @@ pub(super) fn pipeline(
     let native = chip.fp8 == Fp8Support::Native && chip.mxu_side == CHUNK;
     let codes = matches!(problem.x, ActivationKind::Fp8(_)) && problem.quant_block == QuantBlock::B128;
     let whole = tile.m == padded.m && tile.k == padded.k && problem.m > FEW_ROWS && tile.k >= PAIR;
-    let steps = padded.n / tile.n;
+    let steps = steps(problem, tile);
     if strategy != Strategy::Strip || !native || !codes || !whole {
         return None;
     }
@@ -92,13 +100,13 @@ pub(super) fn pipeline(
         bytes(&[chunks * rows, k], 2),
         if token { bytes(&[padded.m, tile.k / problem.quant_block.size()], 4) } else { 0 },
         2 * bytes(&[CHUNK, k], 2),
-        bytes(&[padded.m, padded.n], 4.min(problem.out.bytes().max(2))),
+        bytes(&[padded.m, problem.n], 4.min(problem.out.bytes().max(2))),
         bytes(&[first, tile.k], 1),
     ];
     let kept = kept.into_iter().fold(0, usize::saturating_add);
     let free = memory::usable_vmem(chip).checked_sub(kept)?;
     let blocks = (steps - 1) * pairs;
-    let stages = blocks.min(free / bytes(&[PAIR, tile.k], 1));
+    let stages = blocks.min(MOST_STAGES).min(free / bytes(&[PAIR, tile.k], 1));
     (stages >= blocks.min(2)).then_some(MxuPipeline { rows, stages })
 }
 
@@ -109,8 +117,8 @@ impl TpuPlan {
         (0..m).step_by(rows).map(|row| (row, rows.min(m - row))).collect()
     }
 
-    /// Columns of the first step of such a kernel, which takes the last ones: as many as whole steps leave
-    /// over.
+    /// Columns of the first step of such a kernel, which takes the last ones: a tile, and what whole tiles
+    /// leave over.
     pub fn first_step_columns(&self) -> usize {
         self.problem.n - (self.grid.n - 1) * self.tile.n
     }
@@ -121,20 +129,19 @@ impl TpuPlan {
         let rest = columns % PAIR;
         let mut pairs: Vec<(usize, usize)> =
             (0..columns - rest).step_by(PAIR).map(|first| (first, PAIR)).collect();
-        // A later step takes the last sums of the one before as those of a whole pair.
+        // The next step takes the last sums as those of a whole pair.
         if rest > 0 {
             pairs.insert(0, (columns - rest, rest));
         }
-        let alone = pairs.len() == 1 && self.grid.n > 1;
         let chunks = self.row_chunks();
         let count = pairs.len() * chunks.len();
-        let place = |(number, (columns, rows)): (usize, ((usize, usize), (usize, usize)))| Place {
+        let places = pairs.iter().flat_map(|&columns| chunks.iter().map(move |&rows| (columns, rows)));
+        let place = |(number, (columns, rows))| Place {
             rows,
             columns,
-            halves: columns.1 <= CHUNK && !alone && self.mxu_slices() > 2,
+            halves: columns.1 <= CHUNK && self.mxu_slices() > 2,
             address: (count - 1 - number) % 2 * ADDRESSES,
         };
-        let places = pairs.iter().flat_map(|&pair| chunks.iter().map(move |&rows| (pair, rows)));
         places.enumerate().map(place).collect()
     }
 
@@ -241,15 +248,4 @@ pub(super) fn modelled_cycles(plan: &TpuPlan, pipeline: MxuPipeline) -> Modelled
 /// Rows of the buffer of dequantized activations.
 pub(super) fn rows_of_words(plan: &TpuPlan, pipeline: MxuPipeline) -> usize {
     plan.row_chunks().len() * pipeline.rows
-}
-
-/// Columns of the buffer of results. The sums of the first step's last place are taken as those of a whole
-/// pair.
-pub(super) fn columns_of_results(plan: &TpuPlan) -> usize {
-    if plan.grid.n > 1 { plan.padded.n.next_multiple_of(PAIR) } else { plan.problem.n }
-}
-
-/// Rows of the buffer of the first step's weights.
-pub(super) fn first_rows(plan: &TpuPlan) -> usize {
-    plan.first_step_columns().next_multiple_of(ROW_UNIT)
 }

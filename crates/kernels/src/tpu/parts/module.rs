@@ -59,8 +59,7 @@ fn prepared(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments, operand: O
 }
 
 fn w_scale(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments) -> Value {
-    let (rows, cols) = plan.w_scale_tile();
-    hlo.pad(arguments.w_scale, &[plan.grid.n * rows, plan.grid.k * cols])
+    hlo.pad(arguments.w_scale, &[plan.w_scale_rows(), plan.grid.k * plan.w_scale_tile().1])
 }
 
 /// The scales of x, or the largest magnitudes from which the kernel computes them.

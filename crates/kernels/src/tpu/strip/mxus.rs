@@ -135,12 +135,11 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
 
 fn declare<'p>(f: &mut Frame<'p>, pipeline: MxuPipeline) -> Operands<'p> {
     let (plan, given) = (f.plan, f.plan.given());
-    let (w_rows, k_blocks) = plan.w_scale_tile();
-    let (x_rows, _) = plan.x_scale_tile();
+    let (x_rows, k_blocks) = plan.x_scale_tile();
     let has_ring = pipeline.stages > 0;
     let x = f.in_hbm(Operand::X, BufferId::X, &[given.m, given.k]);
     let w = f.in_hbm(Operand::W, BufferId::WQ, &[given.n, given.k]);
-    let w_scale = f.in_hbm(Operand::WScale, BufferId::WScale, &[plan.grid.n * w_rows, k_blocks]);
+    let w_scale = f.in_hbm(Operand::WScale, BufferId::WScale, &[plan.w_scale_rows(), k_blocks]);
     let x_scale = f.in_hbm(Operand::XScale, BufferId::XScale, &[x_rows, k_blocks]);
     let out = f.out_in_hbm();
     Operands {
@@ -341,6 +340,7 @@ impl Operands<'_> {
             work.done.extend(self.parts(turns[0]));
         }
         let mut before = (!step.is_first).then(|| *self.plan.places(true).last().expect("a step has places"));
+        let is_of_last_step = |number: usize| !step.is_first && turns[number].place == places[0];
         for (number, &turn) in turns.iter().enumerate() {
             for ahead in &turns[number..turns.len().min(number + 1 + AHEAD)] {
                 for part in self.parts(*ahead) {
@@ -355,12 +355,12 @@ impl Operands<'_> {
                 self.push(b, after);
             }
             if turn.number == 0 && let Some(place) = before {
-                self.take(b, place, step, number == 0);
+                self.take(b, place, step, is_of_last_step(number));
             }
             let is_last = turns.get(number + 1).is_none_or(|next| next.place != turn.place);
             if is_last {
                 if let Some(place) = before {
-                    self.start_store(b, place, step, number < self.turns(&places[..1]).len());
+                    self.start_store(b, place, step, is_of_last_step(number));
                 }
                 before = Some(turn.place);
                 self.reload(b, turn.place, step);
@@ -399,8 +399,7 @@ impl Operands<'_> {
         let sums: Vec<Value> = mxus.map(|mxu| b.pop_sums(place.address, [padded, SIDE], mxu)).collect();
         let of_chunks = if place.halves { vec![sum_apart(b, sums)] } else { sums };
         for (chunk, sum) in of_chunks.into_iter().enumerate() {
-            // The sums of the last step's last place are those of a whole pair.
-            let columns = if is_of_last_step { SIDE } else { SIDE.min(place.columns.1.saturating_sub(chunk * SIDE)) };
+            let columns = SIDE.min(place.columns.1.saturating_sub(chunk * SIDE));
             if columns == 0 {
                 continue;
             }
@@ -461,27 +460,9 @@ impl Operands<'_> {
 
     fn start_store(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) {
         let Some(rows) = self.stored_rows(place) else { return };
-        let start = |b: &mut FunctionBuilder, column: Value, columns: usize| {
-            let copy = self.store(b, rows, column, columns);
-            b.located("start out", |b| b.start(copy));
-        };
-        let of_last_step = !step.is_first && is_of_last_step;
-        if !of_last_step {
-            let column = self.column_of(b, place, step, false);
-            return start(b, column, place.columns.1);
-        }
-        let last = |is_first: bool| *self.plan.places(is_first).last().expect("a step has places");
-        let column = self.last_column(b, step.n);
-        if last(true).columns.1 == last(false).columns.1 {
-            return start(b, column, last(true).columns.1);
-        }
-        let one = b.i32(1);
-        b.when_equal(step.n, 1, |b| {
-            let column = b.i32(self.first_column() + last(true).columns.0);
-            start(b, column, last(true).columns.1);
-        });
-        let later = b.cmpi(IntPredicate::Sgt, step.n, one);
-        b.when(later, |b| start(b, column, last(false).columns.1));
+        let column = self.column_of(b, place, step, is_of_last_step);
+        let copy = self.store(b, rows, column, place.columns.1);
+        b.located("start out", |b| b.start(copy));
     }
 
     /// After the last place that needs a stage: loads the pair that is a whole ring ahead.
