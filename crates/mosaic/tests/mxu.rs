@@ -157,8 +157,8 @@ fn sum(a: &[f32], b: &[f32]) -> Vec<f32> {
     a.iter().zip(b).map(|(a, b)| a + b).collect()
 }
 
-/// Lowered by JAX 0.10.2 from `block_scaled.py`: both MXUs, weights dequantized while the MXUs multiply, state
-/// across a loop, branches and waits.
+/// Lowered by JAX 0.10.2 from `block_scaled.py`: both MXUs, weights dequantized while the MXUs multiply, and
+/// state across a loop, branches and waits.
 #[test]
 fn a_kernel_that_jax_lowered_gives_the_exact_product() {
     let module = parse(&text("mxu", "block_scaled")).unwrap();

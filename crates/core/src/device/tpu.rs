@@ -61,7 +61,7 @@ pub struct MxuControl {
     pub staging_registers: usize,
     /// Addresses of the accumulators of an MXU.
     pub accumulators: usize,
-    /// Rows of f32 sums per address, as wide as the MXU. Rows come in tiles of 8, which begin at even addresses.
+    /// Rows of f32 sums per address, as wide as the MXU. A tile of 8 rows begins at an even address.
     pub accumulator_rows: usize,
 }
 
