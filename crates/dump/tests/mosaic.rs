@@ -212,3 +212,77 @@ fn both_semaphores_of_a_dma_to_another_device_are_followed() {
     let early = execution(&[wait("send"), load("y"), wait("receive")]);
     assert_eq!(says(&early.races), ["line 12 reads %y while the DMA of line 10 is still writing it"]);
 }
+
+/// A matmul into the accumulators of an MXU has the weights that were pushed, also those that a loop pushes
+/// after it multiplies.
+#[test]
+fn matmuls_with_explicit_weights_are_counted_with_their_types() {
+    const F8: &str = "vector<256x256xf8E4M3FN>";
+    const BF16: &str = "vector<32x256xbf16>";
+    let push = |value: &str, ty: &str, mxu: usize| {
+        format!(
+            "    \"tpu.matmul_push_rhs\"({value}) {{mxu_index = {mxu} : i32, staging_register = 1 : i32, transpose = false}} : ({ty}) -> ()\n"
+        )
+    };
+    let multiply = |value: &str, ty: &str, load: &str, mxu: usize| {
+        format!(
+            "    \"tpu.matmul_acc_lhs\"({value}) {{acc = 0 : i32, {load}mxu_index = {mxu} : i32}} : ({ty}) -> ()\n"
+        )
+    };
+    let load = "load_staged_rhs = 1 : i32, ";
+    let kernel = |body: &[String]| {
+        let text = format!(
+            "module {{
+  func.func @k(%x: memref<32x256xbf16, #tpu.memory_space<hbm>>, %y: memref<32x256xbf16, #tpu.memory_space<vmem>>, %s: memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) attributes {{scratch_operands = 2 : i64}} {{
+    %w = arith.constant dense<1.0> : {F8}
+    %l = arith.constant dense<1.0> : {BF16}
+    %b = arith.constant dense<1.0> : vector<256x256xbf16>
+{}    return
+  }}
+}}
+",
+            body.concat()
+        );
+        MosaicKernel::parse(&text).unwrap()
+    };
+    let types = |kernel: &MosaicKernel| -> Vec<String> {
+        let word = |ty: &octile_dump::mosaic::TensorType| format!("{:?} {}", ty.dims, ty.element);
+        let words = kernel.matmuls.iter().map(|m| [&m.lhs, &m.rhs, &m.accumulator].map(word).join(", "));
+        words.collect()
+    };
+    let two = kernel(&[
+        push("%w", F8, 0),
+        push("%b", "vector<256x256xbf16>", 1),
+        multiply("%w", F8, load, 0),
+        multiply("%l", BF16, load, 1),
+        multiply("%l", BF16, "", 0),
+    ]);
+    assert_eq!(two.damage, []);
+    assert_eq!(
+        types(&two),
+        [
+            "[256, 256] f8E4M3FN, [256, 256] f8E4M3FN, [256, 256] f32",
+            "[32, 256] bf16, [256, 256] bf16, [32, 256] f32",
+            "[32, 256] bf16, [256, 256] f8E4M3FN, [32, 256] f32",
+        ]
+    );
+    let later = kernel(&[multiply("%l", BF16, load, 0), push("%w", F8, 0)]);
+    assert_eq!(types(&later), ["[32, 256] bf16, [256, 256] f8E4M3FN, [32, 256] f32"]);
+    let never = kernel(&[multiply("%l", BF16, "", 0)]);
+    assert_eq!(types(&never), ["[32, 256] bf16, [] , [32] f32"]);
+    let damaged = kernel(&["    \"tpu.matmul_acc_lhs\"() {acc = 0 : i32} : () -> ()\n".to_owned()]);
+    assert_eq!(damaged.damage[0].what, "this matmul has 0 operands, not 1");
+
+    // A DMA in flight overlaps with it.
+    let ends = "(%x : memref<32x256xbf16, #tpu.memory_space<hbm>>)";
+    let target = "(%y : memref<32x256xbf16, #tpu.memory_space<vmem>>)";
+    let semaphore = "semaphore(%s : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>)";
+    let overlap = kernel(&[
+        push("%w", F8, 0),
+        format!("    tpu.enqueue_dma source{ends} target{target} target_{semaphore}\n"),
+        multiply("%l", BF16, load, 0),
+        format!("    tpu.wait_dma2 {semaphore} src{ends} dst{target}\n"),
+    ]);
+    let execution = Execution::of(&overlap).unwrap();
+    assert!(execution.routes[0].overlaps_multiply, "{execution:?}");
+}

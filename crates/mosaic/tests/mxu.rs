@@ -157,8 +157,8 @@ fn sum(a: &[f32], b: &[f32]) -> Vec<f32> {
     a.iter().zip(b).map(|(a, b)| a + b).collect()
 }
 
-/// Lowered by JAX 0.10.2 from `block_scaled.py`: both MXUs, weights dequantized while the MXUs multiply, state
-/// across a loop, branches and waits.
+/// Lowered by JAX 0.10.2 from `block_scaled.py`: both MXUs, weights dequantized while the MXUs multiply, and
+/// state across a loop, branches and waits.
 #[test]
 fn a_kernel_that_jax_lowered_gives_the_exact_product() {
     let module = parse(&text("mxu", "block_scaled")).unwrap();
@@ -380,8 +380,12 @@ fn wrong_shapes_and_attributes_are_refused_before_anything_runs() {
         "tpu.matmul_acc_lhs: expected a multiple of 16 rows of 256 columns, found vector<24x256xbf16>"
     );
     assert_eq!(
-        multiply("acc = 193 : i32, mxu_index = 0 : i32", "%v", square),
-        "tpu.matmul_acc_lhs: 256 rows from accumulator 193 on take addresses up to 256, but an MXU has 256"
+        multiply("acc = 194 : i32, mxu_index = 0 : i32", "%v", square),
+        "tpu.matmul_acc_lhs: 256 rows from accumulator 194 on take addresses up to 257, but an MXU has 256"
+    );
+    assert_eq!(
+        multiply("acc = 1 : i32, mxu_index = 0 : i32", "%v", square),
+        "tpu.matmul_acc_lhs: acc = 1 must be a multiple of 2: 8 rows take 2"
     );
     assert_eq!(
         multiply("acc = true, mxu_index = 0 : i32", "%v", square),

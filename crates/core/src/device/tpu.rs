@@ -61,12 +61,12 @@ pub struct MxuControl {
     pub staging_registers: usize,
     /// Addresses of the accumulators of an MXU.
     pub accumulators: usize,
-    /// Rows of f32 sums at an address, as wide as the MXU.
+    /// Rows of f32 sums per address, as wide as the MXU. A tile of 8 rows begins at an even address.
     pub accumulator_rows: usize,
 }
 
 impl MxuControl {
-    /// What tpu7x has, as listings of libtpu 0.0.42 show it.
+    /// What tpu7x has: libtpu 0.0.42 rejects kernels beyond it.
     pub const TPU7X: Self = Self { staging_registers: 2, accumulators: 256, accumulator_rows: 4 };
 }
 

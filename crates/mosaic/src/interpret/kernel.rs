@@ -117,7 +117,7 @@ impl Kernel {
         link: &mut Option<Link>,
     ) -> Result<Outcome, SimulateError> {
         if let (None, Some(refused)) = (options.mxu_control, &self.program.mxu_control) {
-            return Err(refused.clone().into());
+            return Err(Unrunnable::clone(refused).into());
         }
         let mut machine = Machine::new(&self.program, options, inputs);
         machine.link = link.take().or_else(|| self.program.communicates.then(Link::alone));

@@ -148,7 +148,7 @@ pub(crate) struct Program {
     /// Whether it names other devices.
     pub(crate) communicates: bool,
     /// The first operation that controls an MXU, as an error for chips that do not let kernels do so.
-    pub(crate) mxu_control: Option<Unrunnable>,
+    pub(crate) mxu_control: Option<Box<Unrunnable>>,
     /// Where each line of the text comes from in the lowered program.
     pub(crate) sources: HashMap<u32, SourceStack>,
 }
@@ -185,7 +185,7 @@ impl Program {
                 has_barrier |= op.name == "tpu.sem_barrier";
                 communicates |= ops::communicates(op);
                 if mxu_control.is_none() && ops::controls_mxu(&op.name) {
-                    mxu_control = Some(Refusal::from(ops::NO_MXU_CONTROL).at(op));
+                    mxu_control = Some(Box::new(Refusal::from(ops::NO_MXU_CONTROL).at(op)));
                 }
             });
         }

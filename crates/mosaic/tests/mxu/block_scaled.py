@@ -1,7 +1,7 @@
 """Lowers a kernel that controls both MXUs itself. Run with jax 0.10.2; writes block_scaled.mlir beside it.
 
-Each MXU multiplies by 256 columns of its own, one slice of K after the other. While they multiply, the weights
-of the next slice are dequantized and pushed.
+Each MXU multiplies by 256 columns of its own, one slice of K after the other. While they multiply, the
+weights of the next slice are dequantized and pushed.
 """
 
 import pathlib

@@ -7,11 +7,12 @@ use super::{Diagnosis, SimulateReport, gpu::GpuSimulateReport};
 use crate::command::junit::{case, failure, skipped};
 
 /// Cases with the titles of the findings that fail them. The last one takes all others.
-const CASES: [(&str, &[&str]); 8] = [
+const CASES: [(&str, &[&str]); 9] = [
     ("data races", &["RACE", "MISSING BARRIER"]),
     ("deadlocks", &["DEADLOCK", "DEADLOCK BETWEEN DEVICES"]),
     ("semaphores", &["SEMAPHORE"]),
     ("memory accesses", &["OUT OF BOUNDS", "UNINITIALIZED", "NO SUCH DEVICE"]),
+    ("matrix units", &["MXU"]),
     ("memory budget", &["OUT OF VMEM", "OUT OF SMEM"]),
     ("grid order", &["PARALLEL", "REVISITED"]),
     ("termination", &["ENDLESS", "ASSERTION"]),

@@ -204,7 +204,7 @@ fn mxu_misuse<'t>(misuse: MxuMisuse, part: &str, access: &'t Site, earlier: Opti
             ("multiply", format!("{part} has no weights to multiply by"), "load them with load_staged_rhs")
         }
         MxuMisuse::NothingAdded => {
-            ("pop", format!("{part} are popped, but nothing was added to them"), "pop what was accumulated")
+            ("pop", format!("nothing was added to {part}, which are popped"), "pop what was accumulated")
         }
         MxuMisuse::WeightsLeft => {
             ("push", format!("{part} holds weights when the kernel ends"), "load them with matmul_acc_lhs")
@@ -264,6 +264,34 @@ mod tests {
         assert_eq!(
             deadlock("tpu.sem_wait", vec![wait("tpu.sem_signal", None)]),
             "DEADLOCK: the wait on s[0] got 2 of 3 signals, and no more will come"
+        );
+    }
+
+    #[test]
+    fn misuse_of_an_mxu_says_what_to_do() {
+        let misuse = |misuse: MxuMisuse, part: &str| {
+            let (part, access) = (part.to_owned(), wait("tpu.matmul_pop", None));
+            Wording::of(&Trouble::MxuMisuse { misuse, part, access, earlier: None }).sentence()
+        };
+        let register = "staging register 1 of MXU 0";
+        assert_eq!(
+            misuse(MxuMisuse::StagingFull, register),
+            "MXU: staging register 1 of MXU 0 still holds weights; load them with matmul_acc_lhs first, or push \
+             to the other staging register"
+        );
+        assert_eq!(
+            misuse(MxuMisuse::WeightsLeft, register),
+            "MXU: staging register 1 of MXU 0 holds weights when the kernel ends; load them with \
+             matmul_acc_lhs"
+        );
+        assert_eq!(
+            misuse(MxuMisuse::NothingAdded, "accumulators 0 to 63 of MXU 1"),
+            "MXU: nothing was added to accumulators 0 to 63 of MXU 1, which are popped; pop what was \
+             accumulated"
+        );
+        assert_eq!(
+            misuse(MxuMisuse::NoWeights, "MXU 0"),
+            "MXU: MXU 0 has no weights to multiply by; load them with load_staged_rhs"
         );
     }
 

@@ -73,6 +73,12 @@ fn operand_bits(c: &mut Compiler<'_>, op: &Op, ty: &Type) -> Made<usize> {
 
 fn rows(c: &Compiler<'_>, op: &Op, count: usize) -> Made<Rows> {
     let address = below(c, op, "acc", CONTROL.accumulators, "an MXU has accumulators")?;
+    let tile = TILE_ROWS / CONTROL.accumulator_rows;
+    if address % tile != 0 {
+        return Err(
+            format!("acc = {address} must be a multiple of {tile}: {TILE_ROWS} rows take {tile}").into()
+        );
+    }
     let rows = Rows { mxu: mxu(c, op)?, address, count };
     match rows.end() <= CONTROL.accumulators {
         true => Ok(rows),
