@@ -29,7 +29,7 @@ const ADDRESSES: usize = 128;
 const MOST_STAGES: usize = 4;
 
 /// Where the first operands are cut along K: the MXUs begin with what has arrived.
-const CUTS: [usize; 2] = [2 * CHUNK, 8 * CHUNK];
+const CUTS: [usize; 8] = [512, 1024, 2048, 4096, 6144, 8192, 10_240, 12_288];
 
 /// Cycles from the arrival of the first operands to the first matmul.
 const BEGINS: f64 = 200.0;
@@ -147,10 +147,7 @@ impl TpuPlan {
 
     /// DMAs of x, in the order of their rows and columns.
     pub fn x_loads(&self) -> Vec<Load> {
-        let held = self.held();
-        // A DMA of a part of the rows copies whole tiles.
-        let chunks = if held.m.is_multiple_of(8) { self.row_chunks() } else { vec![(0, held.m)] };
-        first_in_parts(&chunks, held.k)
+        first_in_parts(&self.row_chunks(), self.held().k)
     }
 
     /// DMAs of the weights of the first step, in the order of its places.

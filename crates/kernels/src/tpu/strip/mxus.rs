@@ -28,7 +28,7 @@ use crate::{
         parts::{
             frame::{Frame, GridOrder, Operand},
             scales::Scales,
-            tile::Buffer,
+            tile::{Buffer, LANES},
         },
     },
 };
@@ -81,12 +81,39 @@ impl Turn {
     }
 }
 
+/// A column of the result. Where the compiler knows it, what begins there may end with the result.
+#[derive(Clone, std::marker::Copy)]
+enum Column {
+    Known(usize),
+    /// A multiple of a quantization block, as i32.
+    Computed(Value),
+}
+
+impl Column {
+    fn plus(self, b: &mut FunctionBuilder, offset: usize) -> Self {
+        match self {
+            Self::Known(column) => Self::Known(column + offset),
+            Self::Computed(column) => {
+                let offset = b.i32(offset);
+                Self::Computed(b.addi(column, offset))
+            }
+        }
+    }
+
+    fn value(self, b: &mut FunctionBuilder) -> Value {
+        match self {
+            Self::Known(column) => b.i32(column),
+            Self::Computed(column) => b.multiple_of(column, LANES),
+        }
+    }
+}
+
 /// A grid step: its number, and the first of the result's columns that it multiplies.
 #[derive(Clone, std::marker::Copy)]
 struct Step {
     n: Value,
     is_first: bool,
-    column: Value,
+    column: Column,
 }
 
 struct Operands<'p> {
@@ -116,7 +143,7 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     operands.start_all(b, n);
     b.when_equal(n, 0, |b| {
         operands.clear(b);
-        let column = b.i32(operands.first_column());
+        let column = Column::Known(operands.first_column());
         operands.step(b, Step { n, is_first: true, column });
     });
     if plan.grid.n > 1 {
@@ -125,7 +152,7 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
         b.when(later, |b| {
             let columns = b.i32(plan.tile.n);
             let before = b.subi(n, one);
-            let column = b.muli(before, columns);
+            let column = Column::Computed(b.muli(before, columns));
             operands.step(b, Step { n, is_first: false, column });
         });
     }
@@ -405,21 +432,18 @@ impl Operands<'_> {
             }
             let sum = b.slice(sum, &[0, 0], &[rows, columns]);
             let result = b.to_float(sum, float(self.plan.kernel_out()));
-            let offset = b.i32(chunk * SIDE);
-            let column = b.addi(column, offset);
-            let column = b.multiple_of(column, SIDE.min(128));
+            let column = column.plus(b, chunk * SIDE).value(b);
             let indices = [b.index(row), b.to_index(column)];
             b.store(result, self.out.chip, &indices);
         }
     }
 
     /// First column of a place in the result.
-    fn column_of(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) -> Value {
-        let offset = b.i32(place.columns.0);
-        if !is_of_last_step {
-            return b.addi(step.column, offset);
+    fn column_of(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) -> Column {
+        if is_of_last_step {
+            return Column::Computed(self.last_column(b, step.n));
         }
-        self.last_column(b, step.n)
+        step.column.plus(b, place.columns.0)
     }
 
     /// First column of the last place of the step before `n`.
@@ -436,11 +460,10 @@ impl Operands<'_> {
         b.select(is_second, of_first, of_later)
     }
 
-    /// The store of some rows and columns of the result.
-    fn store(&self, b: &mut FunctionBuilder, rows: (usize, usize), column: Value, columns: usize) -> Copy {
-        let row = b.i32(rows.0);
-        let column = b.multiple_of(column, 128);
-        let shape = [rows.1, columns];
+    /// The store of a place that begins at a column of the result.
+    fn store(&self, b: &mut FunctionBuilder, place: Place, column: Column) -> Copy {
+        let (row, column) = (b.i32(place.rows.0), column.value(b));
+        let shape = [place.rows.1, place.columns.1];
         Copy {
             source: b.slice_memref(self.out.chip, &[row, column], &shape),
             target: b.slice_memref(self.out.hbm, &[row, column], &shape),
@@ -448,20 +471,9 @@ impl Operands<'_> {
         }
     }
 
-    /// Rows that a store takes after a place: its own, or after the last ones all, if rows are no whole
-    /// tiles.
-    fn stored_rows(&self, place: Place) -> Option<(usize, usize)> {
-        let m = self.plan.held().m;
-        if m.is_multiple_of(8) {
-            return Some(place.rows);
-        }
-        (place.rows.0 + place.rows.1 == m).then_some((0, m))
-    }
-
     fn start_store(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) {
-        let Some(rows) = self.stored_rows(place) else { return };
         let column = self.column_of(b, place, step, is_of_last_step);
-        let copy = self.store(b, rows, column, place.columns.1);
+        let copy = self.store(b, place, column);
         b.located("start out", |b| b.start(copy));
     }
 
@@ -492,7 +504,7 @@ impl Operands<'_> {
     fn finish(&self, b: &mut FunctionBuilder, n: Value) {
         let plan = self.plan;
         let last = *plan.places(plan.grid.n == 1).last().expect("a step has places");
-        let column = if plan.grid.n == 1 { b.i32(0) } else { b.i32((plan.grid.n - 2) * plan.tile.n) };
+        let column = Column::Known(plan.grid.n.saturating_sub(2) * plan.tile.n);
         let step = Step { n, is_first: plan.grid.n == 1, column };
         if plan.grid.n > 1 {
             let unused = self.unused_address(last);
@@ -505,12 +517,9 @@ impl Operands<'_> {
             }
         }
         self.take(b, last, step, false);
-        if let Some(rows) = self.stored_rows(last) {
-            let offset = b.i32(last.columns.0);
-            let column = b.addi(column, offset);
-            let copy = self.store(b, rows, column, last.columns.1);
-            b.located("start out", |b| b.start(copy));
-        }
+        let column = column.plus(b, last.columns.0);
+        let copy = self.store(b, last, column);
+        b.located("start out", |b| b.start(copy));
         self.wait_for_stores(b);
     }
 
@@ -524,11 +533,9 @@ impl Operands<'_> {
     fn wait_for_stores(&self, b: &mut FunctionBuilder) {
         let plan = self.plan;
         for place in plan.places(true) {
-            if let Some(rows) = self.stored_rows(place) {
-                let column = b.i32(self.first_column() + place.columns.0);
-                let copy = self.store(b, rows, column, place.columns.1);
-                b.located("wait out", |b| b.wait(copy));
-            }
+            let column = Column::Known(self.first_column() + place.columns.0);
+            let copy = self.store(b, place, column);
+            b.located("wait out", |b| b.wait(copy));
         }
         let (from, to) = (b.i32(0), b.i32(plan.grid.n - 1));
         if plan.grid.n == 1 {
@@ -536,14 +543,11 @@ impl Operands<'_> {
         }
         b.for_each("step", from, to, |b, step| {
             let columns = b.i32(plan.tile.n);
-            let first = b.muli(step, columns);
+            let first = Column::Computed(b.muli(step, columns));
             for place in plan.places(false) {
-                if let Some(rows) = self.stored_rows(place) {
-                    let offset = b.i32(place.columns.0);
-                    let column = b.addi(first, offset);
-                    let copy = self.store(b, rows, column, place.columns.1);
-                    b.located("wait out", |b| b.wait(copy));
-                }
+                let column = first.plus(b, place.columns.0);
+                let copy = self.store(b, place, column);
+                b.located("wait out", |b| b.wait(copy));
             }
         });
     }
