@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::{
     memory::DOUBLE_BUFFERED,
-    mxus::{Load, Place},
+    mxus::{Load, Place, Turn},
 };
 use super::{
     BufferId, ElementType, MemoryMap, MemorySpace, PlanError, PlannedBuffer, rebuilt, require_countable,

@@ -6,15 +6,21 @@
 
 use super::{
     Dims, MxuPipeline, TpuPlan, memory,
-    tile::{CHUNK, FEW_ROWS, ModelledCycles},
+    tile::{CHUNK, FEW_ROWS, ModelledCycles, ROW_UNIT},
 };
 use crate::{
     ActivationKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::tpu::{Fp8Support, TpuChip},
 };
 
+/// MXUs of a core.
+const MXUS: usize = 2;
+
 /// Columns that are multiplied at once: a chunk for each MXU.
-const PAIR: usize = 2 * CHUNK;
+const PAIR: usize = MXUS * CHUNK;
+
+/// Pairs that the first step multiplies in turns, so that the MXUs take longer than dequantizing x.
+const BESIDE: usize = 2;
 
 /// Rows whose sums fill half of an MXU's accumulators.
 const MOST_ROWS: usize = 512;
@@ -43,17 +49,37 @@ const PLACE: f64 = 15.0;
 /// Cycles from the last matmul to the start of its result's store.
 const LAST: f64 = 330.0;
 
-/// Rows of x, as first and number, and columns of w that are multiplied at once.
+/// Rows of x and columns of w whose product is summed in the accumulators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Rows of x: first and number.
     pub rows: (usize, usize),
     /// Columns in the step: first and number.
     pub columns: (usize, usize),
+    /// Number of these columns in the step.
+    pub pair: usize,
     /// Whether each MXU multiplies half of K, not half of the columns.
     pub halves: bool,
     /// First address of its sums in the accumulators.
     pub address: usize,
+}
+
+/// One matmul of each MXU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// What is multiplied.
+    pub place: Place,
+    /// Number of the turn in the place.
+    pub number: usize,
+    /// Whether it is the last one of the place.
+    pub is_last: bool,
+}
+
+impl Turn {
+    /// The chunk of the place's columns that an MXU multiplies, and the slice along K.
+    pub fn of_mxu(self, mxu: usize) -> (usize, usize) {
+        if self.place.halves { (0, MXUS * self.number + mxu) } else { (mxu, self.number) }
+    }
 }
 
 /// A part of an operand with a DMA of its own: rows and columns, each as first and number.
@@ -65,9 +91,9 @@ pub struct Load {
     pub k: (usize, usize),
 }
 
-/// Grid steps. The first one takes what the others leave over, a whole tile at least.
+/// Grid steps. The first one takes what the others leave over, a whole tile and several pairs at least.
 pub(super) fn steps(problem: &Problem, tile: Dims) -> usize {
-    (problem.n / tile.n).max(1)
+    1 + problem.n.saturating_sub(tile.n.max(BESIDE * PAIR)) / tile.n
 }
 
 /// The pipeline of a plan; `None` where a kernel cannot assign matmuls to MXUs.
@@ -80,8 +106,11 @@ pub(super) fn pipeline(
 ) -> Option<MxuPipeline> {
     let native = chip.fp8 == Fp8Support::Native && chip.mxu_side == CHUNK;
     let codes = matches!(problem.x, ActivationKind::Fp8(_)) && problem.quant_block == QuantBlock::B128;
-    let whole = tile.m == padded.m && tile.k == padded.k && problem.m > FEW_ROWS && tile.k >= PAIR;
+    let rows = problem.m.next_multiple_of(ROW_UNIT);
+    let whole = tile.m == rows && tile.k == padded.k && problem.m > FEW_ROWS && tile.k >= PAIR;
     let steps = steps(problem, tile);
+    // Of several tiles that would be one step, the one of all columns.
+    let whole = whole && (steps > 1 || tile.n == problem.n.next_multiple_of(problem.quant_block.size()));
     if strategy != Strategy::Strip || !native || !codes || !whole {
         return None;
     }
@@ -99,7 +128,7 @@ pub(super) fn pipeline(
         bytes(&[padded.m, tile.k], 1),
         bytes(&[chunks * rows, k], 2),
         if token { bytes(&[padded.m, tile.k / problem.quant_block.size()], 4) } else { 0 },
-        2 * bytes(&[CHUNK, k], 2),
+        if first > PAIR { BESIDE } else { 1 } * MXUS * bytes(&[CHUNK, k], 2),
         bytes(&[padded.m, problem.n], 4.min(problem.out.bytes().max(2))),
         bytes(&[first, tile.k], 1),
     ];
@@ -123,38 +152,67 @@ impl TpuPlan {
         self.problem.n - (self.grid.n - 1) * self.tile.n
     }
 
-    /// What such a kernel multiplies in its first step, or in a later one, in this order.
-    pub fn places(&self, is_first: bool) -> Vec<Place> {
+    /// Pairs of chunks of columns of the first step of such a kernel, or of a later one, in the order in which
+    /// they are multiplied: first column and number. The next step takes the last sums as those of a whole
+    /// pair.
+    fn pairs(&self, is_first: bool) -> Vec<(usize, usize)> {
         let columns = if is_first { self.first_step_columns() } else { self.tile.n };
         let rest = columns % PAIR;
-        let mut pairs: Vec<(usize, usize)> =
-            (0..columns - rest).step_by(PAIR).map(|first| (first, PAIR)).collect();
-        // The next step takes the last sums as those of a whole pair.
-        if rest > 0 {
-            pairs.insert(0, (columns - rest, rest));
-        }
-        let chunks = self.row_chunks();
+        let ragged = (rest > 0).then_some((columns - rest, rest));
+        ragged.into_iter().chain((0..columns - rest).step_by(PAIR).map(|first| (first, PAIR))).collect()
+    }
+
+    /// Pairs whose dequantized weights have a buffer of their own. The first step of several multiplies two
+    /// in turns.
+    pub fn pair_buffers(&self) -> usize {
+        self.pairs(true).len().min(BESIDE)
+    }
+
+    /// What such a kernel multiplies in its first step, or in a later one, in the order in which sums are
+    /// complete.
+    pub fn places(&self, is_first: bool) -> Vec<Place> {
+        self.turns(is_first).into_iter().filter(|turn| turn.is_last).map(|turn| turn.place).collect()
+    }
+
+    /// The matmuls of the first step, or of a later one, in order.
+    pub fn turns(&self, is_first: bool) -> Vec<Turn> {
+        let (pairs, chunks) = (self.pairs(is_first), self.row_chunks());
+        let beside = if is_first { self.pair_buffers() } else { 1 };
         let count = pairs.len() * chunks.len();
-        let places = pairs.iter().flat_map(|&columns| chunks.iter().map(move |&rows| (columns, rows)));
-        let place = |(number, (columns, rows))| Place {
-            rows,
-            columns,
-            halves: columns.1 <= CHUNK && self.mxu_slices() > 2,
-            address: (count - 1 - number) % 2 * ADDRESSES,
+        let mut number = 0;
+        let mut place = |pair: usize, rows: (usize, usize)| {
+            number += 1;
+            let columns = pairs[pair];
+            let halves = columns.1 <= CHUNK && self.mxu_slices().is_multiple_of(MXUS);
+            Place { rows, columns, pair, halves, address: (count - number) % 2 * ADDRESSES }
         };
-        places.enumerate().map(place).collect()
+        let mut turns = Vec::new();
+        for &rows in &chunks {
+            let mut together: Vec<Turn> =
+                (0..beside).flat_map(|pair| self.turns_of(place(pair, rows))).collect();
+            // Those that begin with the same part of K follow each other.
+            together.sort_by_key(|turn| turn.number * if turn.place.halves { MXUS } else { 1 });
+            turns.extend(together);
+        }
+        for pair in beside..pairs.len() {
+            turns.extend(chunks.iter().flat_map(|&rows| self.turns_of(place(pair, rows))));
+        }
+        turns
+    }
+
+    fn turns_of(&self, place: Place) -> Vec<Turn> {
+        let count = self.mxu_slices() / if place.halves { MXUS } else { 1 };
+        (0..count).map(|number| Turn { place, number, is_last: number + 1 == count }).collect()
     }
 
     /// DMAs of x, in the order of their rows and columns.
     pub fn x_loads(&self) -> Vec<Load> {
-        first_in_parts(&self.row_chunks(), self.held().k)
+        in_parts(&self.row_chunks(), 1, self.held().k)
     }
 
     /// DMAs of the weights of the first step, in the order of its places.
     pub fn first_loads(&self) -> Vec<Load> {
-        let mut columns: Vec<_> = self.places(true).iter().map(|place| place.columns).collect();
-        columns.dedup();
-        first_in_parts(&columns, self.held().k)
+        in_parts(&self.pairs(true), self.pair_buffers(), self.held().k)
     }
 
     /// Slices along K, each of which an MXU multiplies at once.
@@ -163,14 +221,14 @@ impl TpuPlan {
     }
 }
 
-/// DMAs of some rows each; those of the first are cut along K.
-fn first_in_parts(rows: &[(usize, usize)], k: usize) -> Vec<Load> {
+/// DMAs of some rows each; those of the first ones are cut along K.
+fn in_parts(rows: &[(usize, usize)], first: usize, k: usize) -> Vec<Load> {
     let mut begins = vec![0];
     begins.extend(CUTS.into_iter().filter(|&cut| cut + CHUNK < k));
     let ends = begins[1..].iter().copied().chain([k]);
-    let parts: Vec<(usize, usize)> = begins.iter().zip(ends).map(|(&first, end)| (first, end - first)).collect();
+    let parts: Vec<_> = begins.iter().zip(ends).map(|(&first, end)| (first, end - first)).collect();
     let load = |(number, &rows): (usize, &(usize, usize))| {
-        let parts = if number == 0 { parts.clone() } else { vec![(0, k)] };
+        let parts = if number < first { parts.clone() } else { vec![(0, k)] };
         parts.into_iter().map(move |k| Load { rows, k })
     };
     rows.iter().enumerate().flat_map(load).collect()
@@ -188,58 +246,60 @@ pub(super) fn modelled_cycles(plan: &TpuPlan, pipeline: MxuPipeline) -> Modelled
     let copy = |bytes: usize| bytes as f64 / rates.hbm_bytes_per_cycle();
     let (k, slices) = (plan.tile.k, plan.mxu_slices());
     let token = plan.problem.x.granularity() == Some(ScaleGranularity::Token);
-    let products = |place: &Place, slices: usize| {
-        let slices = if place.halves { slices.div_ceil(2) } else { slices };
+    let products = |place: &Place| {
+        let slices = if place.halves { slices / MXUS } else { slices };
         (slices * place.rows.1.max(CHUNK) * PAIR * CHUNK) as f64 / rates.bf16_products
     };
-    // Cycles of dequantizing what a place is the first to need: of rows, and of columns.
-    let of_rows = |place: &Place| {
-        let cycles = if token { 9.5 } else { 3.0 };
-        cycles * (place.rows.1 * slices * CHUNK) as f64 / 4096.0
-    };
-    let of_columns = |place: &Place| 3.0 * (place.columns.1 * slices * CHUNK) as f64 / 4096.0;
-    let x_bytes = |rows: usize| rows * k + if token { 512 * rows.div_ceil(8) * 8 } else { 0 };
+    let vectors = |rows: usize| (rows * slices * CHUNK) as f64 / 4096.0;
+    let dequantizing_rows = |rows: usize| if token { 9.5 * vectors(rows) } else { 3.0 * vectors(rows) };
+    let x_bytes = |rows: usize| rows * k + if token { 512 * rows } else { 0 };
     let [first, later] = [true, false].map(|is_first| plan.places(is_first));
-    let begins = CUTS[0].min(k);
+    let beside = plan.pair_buffers();
+    // The first operands, and all that the first rows are multiplied with.
+    let first_columns: usize = plan.pairs(true)[..beside].iter().map(|pair| pair.1).sum();
+    let rows = first[0].rows.1;
+    let begins = copy(CUTS[0].min(k) * (rows + first_columns) + if token { 512 * rows } else { 0 });
     let mut arrives = rates.copy_latency;
-    let mut done = arrives + copy(begins * (first[0].rows.1 + first[0].columns.1)) + BEGINS;
+    let mut done = arrives + begins + BEGINS;
     let mut code = 0.0;
-    let mut before: Option<(usize, usize)> = None;
-    for place in &first {
-        if before.is_none() {
-            arrives += copy(x_bytes(place.rows.1));
-        }
+    for (number, rows) in plan.row_chunks().into_iter().enumerate() {
+        arrives += copy(x_bytes(rows.1) + if number == 0 { first_columns * k } else { 0 });
+        let places: Vec<&Place> =
+            first.iter().filter(|place| place.pair < beside && place.rows == rows).collect();
+        let work: f64 = places.iter().map(|place| products(place)).sum();
+        let work = work.max(dequantizing_rows(rows.1));
+        // The last slices cannot begin before they have arrived.
+        done = (done + work).max(arrives + work / slices as f64) + PLACE * places.len() as f64;
+        code += work;
+    }
+    for place in first.iter().filter(|place| place.pair >= beside) {
         if place.rows.0 == 0 {
             arrives += copy(place.columns.1 * k);
-        } else if before.is_none_or(|columns| columns == place.columns) && place.columns == first[0].columns {
-            arrives += copy(x_bytes(place.rows.1));
         }
-        let prepares_rows = if place.columns == first[0].columns { of_rows(place) } else { 0.0 };
-        let work = products(place, slices).max(prepares_rows);
-        code += work;
-        // The last slice cannot begin before it has arrived.
-        done = (done + work).max(arrives + work / slices as f64) + PLACE;
-        before = Some(place.columns);
+        done = (done + products(place)).max(arrives) + PLACE;
+        code += products(place);
     }
-    done += STEP;
-    let step: f64 = later.iter().map(|place| products(place, slices).max(of_columns(place)) + PLACE).sum();
+    let dequantizing_columns = 3.0 * vectors(plan.tile.n);
+    let work: f64 = later.iter().map(products).sum();
+    let step = work.max(dequantizing_columns) + PLACE * later.len() as f64 + STEP;
     let loads = copy(plan.tile.n * k);
     let stores = copy(plan.problem.m * plan.tile.n * plan.kernel_out().bytes());
-    let stages = copy(pipeline.stages * PAIR * k);
+    let ahead = (pipeline.stages * PAIR).div_ceil(plan.tile.n);
+    let mut ends = Vec::with_capacity(plan.grid.n);
     for number in 1..plan.grid.n {
-        let ahead = number as f64 * loads;
-        // Stages that are full before the first step is done need not be waited for.
-        let load = (arrives + ahead).max(if ahead > stages { done } else { 0.0 });
-        done = (done + STEP + step).max(load).max(arrives + number as f64 * (loads + stores));
+        // A stage is free when the step that it was loaded for has begun with its last rows.
+        let free = number.checked_sub(1 + ahead).map_or(0.0, |before| ends[before]);
+        arrives = arrives.max(free) + loads + stores;
+        done = (done + step).max(arrives);
+        ends.push(done);
     }
     if plan.grid.n > 1 {
-        code += step;
+        code += work;
     }
     let last = if plan.grid.n > 1 { &later } else { &first };
-    let stored = last.last().map_or(0.0, |place| {
-        copy(place.rows.1 * place.columns.1 * plan.kernel_out().bytes())
-    });
-    ModelledCycles { unrolled: code, code, total: done + LAST + stored + rates.copy_latency }
+    let stored = |place: &Place| copy(place.rows.1 * place.columns.1 * plan.kernel_out().bytes());
+    let total = done + LAST + last.last().map_or(0.0, stored) + rates.copy_latency;
+    ModelledCycles { unrolled: code, code, total }
 }
 
 /// Rows of the buffer of dequantized activations.

@@ -6,13 +6,13 @@
 //! along K, the operands of the next slices are dequantized beside it, and its sums are taken out during the
 //! next place. The first operands arrive in parts along K.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use octile_core::{
     ScaleGranularity,
     plan::{
         BufferId,
-        tpu::{Load, MxuPipeline, Place, TpuPlan},
+        tpu::{Load, MxuPipeline, Place, TpuPlan, Turn},
     },
 };
 use octile_mosaic::{
@@ -62,23 +62,8 @@ struct HbmAndChip {
 enum Part {
     /// A slice of the rows from this one on.
     Rows { row: usize, slice: usize },
-    /// A slice of the chunk of columns from this one on.
-    Columns { column: usize, slice: usize },
-}
-
-/// One matmul of each MXU.
-#[derive(Clone, std::marker::Copy)]
-struct Turn {
-    place: Place,
-    number: usize,
-}
-
-impl Turn {
-    /// The chunk of the place's columns and the slice along K that an MXU multiplies.
-    fn of_mxu(self, mxu: usize, slices: usize) -> Option<(usize, usize)> {
-        let (chunk, slice) = if self.place.halves { (0, MXUS * self.number + mxu) } else { (mxu, self.number) };
-        (slice < slices).then_some((chunk, slice))
-    }
+    /// A slice of a chunk of a pair of columns.
+    Columns { pair: usize, chunk: usize, slice: usize },
 }
 
 /// A column of the result. Where the compiler knows it, what begins there may end with the result.
@@ -235,6 +220,25 @@ impl Operands<'_> {
         part_of(b, (self.w, self.first_column()), self.w_first, self.w_loads[number], semaphore)
     }
 
+    /// The DMAs of x, and of the scales that come with it, or of the first step's weights, by their number.
+    fn load(&self, b: &mut FunctionBuilder, is_x: bool, number: usize) -> Vec<Copy> {
+        if is_x { self.rows(b, number) } else { vec![self.first_weights(b, number)] }
+    }
+
+    /// The DMAs that the first step begins with, in groups: parts along K of the first rows and columns, then
+    /// the other rows, then the other columns.
+    fn first_loads(&self) -> Vec<Vec<(bool, usize)>> {
+        let k = self.plan.held().k;
+        let of = |is_x: bool, loads: &[Load]| -> Vec<(bool, usize, (usize, usize))> {
+            loads.iter().enumerate().map(|(number, load)| (is_x, number, load.k)).collect()
+        };
+        let all = [of(true, &self.x_loads), of(false, &self.w_loads)].concat();
+        let (mut parts, whole): (Vec<_>, Vec<_>) = all.into_iter().partition(|(.., part)| part.1 < k);
+        parts.sort_by_key(|(.., part)| part.0);
+        let groups = parts.chunk_by(|a, b| a.2.0 == b.2.0).chain(whole.chunks(1));
+        groups.map(|group| group.iter().map(|&(is_x, number, _)| (is_x, number)).collect()).collect()
+    }
+
     /// Pairs of chunks of columns of all later steps.
     fn pairs(&self) -> usize {
         (self.plan.grid.n - 1) * self.pairs_of_step()
@@ -280,16 +284,12 @@ impl Operands<'_> {
                 b.located("start x_scale", |b| b.start(copy));
             }
         });
-        for number in 0..self.x_loads.len().max(self.w_loads.len()) {
+        for group in self.first_loads() {
             b.for_each("once", zero, once, |b, _| {
-                if number < self.x_loads.len() {
-                    for copy in self.rows(b, number) {
-                        b.located("start x", |b| b.start(copy));
+                for (is_x, number) in group {
+                    for copy in self.load(b, is_x, number) {
+                        b.located(if is_x { "start x" } else { "start w_q" }, |b| b.start(copy));
                     }
-                }
-                if number < self.w_loads.len() {
-                    let copy = self.first_weights(b, number);
-                    b.located("start w_q", |b| b.start(copy));
                 }
             });
         }
@@ -320,76 +320,58 @@ impl Operands<'_> {
         let rows = b.ty(self.x_bf16.memref()).shape()[0];
         let zeros = b.splat_of(0.0, [rows, slices - k], Float::Bf16);
         self.x_bf16.store(b, zeros, (0, k));
-        for chunk in 0..MXUS {
-            let zeros = b.splat_of(0.0, [SIDE, slices - k], Float::Bf16);
-            self.chunk(b, chunk).store(b, zeros, (0, k));
+        let zeros = b.splat_of(0.0, [SIDE, slices - k], Float::Bf16);
+        for (pair, chunk) in (0..self.plan.pair_buffers()).flat_map(|pair| [(pair, 0), (pair, 1)]) {
+            self.chunk(b, pair, chunk).store(b, zeros, (0, k));
         }
     }
 
-    /// The buffer of a dequantized chunk of columns.
-    fn chunk(&self, b: &mut FunctionBuilder, chunk: usize) -> Buffer {
-        let chunk = b.i32(chunk);
-        Buffer::one_of(b, self.w_bf16, chunk)
+    /// The buffer of a dequantized chunk of a pair of columns.
+    fn chunk(&self, b: &mut FunctionBuilder, pair: usize, chunk: usize) -> Buffer {
+        let number = b.i32(pair % self.plan.pair_buffers() * MXUS + chunk);
+        Buffer::one_of(b, self.w_bf16, number)
     }
 
-    /// The matmuls of some places, in order.
-    fn turns(&self, places: &[Place]) -> Vec<Turn> {
-        let slices = self.plan.mxu_slices();
-        let turns = |&place: &Place| {
-            let count = if place.halves { slices.div_ceil(MXUS) } else { slices };
-            (0..count).map(move |number| Turn { place, number })
-        };
-        places.iter().flat_map(turns).collect()
-    }
-
-    /// What a turn needs.
-    fn parts(&self, turn: Turn) -> Vec<Part> {
-        let of_mxu = |mxu| turn.of_mxu(mxu, self.plan.mxu_slices());
-        let parts = (0..MXUS).filter_map(of_mxu).flat_map(|(chunk, slice)| {
-            let column = turn.place.columns.0 + chunk * SIDE;
-            [Part::Columns { column, slice }, Part::Rows { row: turn.place.rows.0, slice }]
-        });
-        parts.collect()
-    }
-
-    /// One step: multiplies its places in turns.
+    /// One step: multiplies in turns.
     fn step(&self, b: &mut FunctionBuilder, step: Step) {
-        let places = self.plan.places(step.is_first);
-        let turns = self.turns(&places);
-        let next = (self.plan.grid.n > 1).then(|| self.turns(&self.plan.places(false))[0]);
+        let turns = self.plan.turns(step.is_first);
+        let next = (self.plan.grid.n > 1).then(|| self.plan.turns(false)[0]);
         let mut work = Work { operands: self, step, done: HashSet::new(), arrived: HashSet::new() };
         if step.is_first {
-            for part in self.parts(turns[0]) {
-                work.prepare(b, part, turns[0].place);
-            }
+            work.prepare(b, turns[0]);
             self.push(b, turns[0]);
         } else {
-            work.done.extend(self.parts(turns[0]));
+            work.done.extend(parts(turns[0]));
         }
-        let mut before = (!step.is_first).then(|| *self.plan.places(true).last().expect("a step has places"));
-        let is_of_last_step = |number: usize| !step.is_first && turns[number].place == places[0];
+        let mut complete = (!step.is_first).then(|| *self.plan.places(true).last().expect("a step has places"));
+        let mut taken: VecDeque<(Place, usize)> = VecDeque::new();
         for (number, &turn) in turns.iter().enumerate() {
-            for ahead in &turns[number..turns.len().min(number + 1 + AHEAD)] {
-                for part in self.parts(*ahead) {
-                    work.prepare(b, part, ahead.place);
-                }
+            for &ahead in &turns[number..turns.len().min(number + 1 + AHEAD)] {
+                work.prepare(b, ahead);
             }
             if let Some(next) = next.filter(|_| number + AHEAD == turns.len().max(AHEAD)) {
                 work.prepare_next(b, next);
             }
+            let is_free = turn.number > 0 || complete.is_none_or(|before| before.address != turn.place.address);
+            assert!(is_free, "a place adds to sums that were taken");
             self.accumulate(b, turn);
             if let Some(&after) = turns.get(number + 1).or(next.as_ref()) {
                 self.push(b, after);
             }
-            if turn.number == 0 && let Some(place) = before {
-                self.take(b, place, step, is_of_last_step(number));
+            if let Some(place) = complete.take() {
+                self.take(b, place, step, !step.is_first && number == 0);
+                taken.push_back((place, number));
             }
-            let is_last = turns.get(number + 1).is_none_or(|next| next.place != turn.place);
-            if is_last {
-                if let Some(place) = before {
-                    self.start_store(b, place, step, is_of_last_step(number));
-                }
-                before = Some(turn.place);
+            // The start of a DMA waits for what it moves, which is not there at once.
+            let is_end = number + 1 == turns.len();
+            while let Some(&(place, at)) = taken.front()
+                && (is_end || at + AHEAD <= number)
+            {
+                taken.pop_front();
+                self.start_store(b, place, step, !step.is_first && at == 0);
+            }
+            complete = turn.is_last.then_some(turn.place);
+            if turn.is_last {
                 self.reload(b, turn.place, step);
             }
         }
@@ -398,10 +380,9 @@ impl Operands<'_> {
     /// Puts the weights of a turn into the staging registers.
     fn push(&self, b: &mut FunctionBuilder, turn: Turn) {
         for mxu in 0..MXUS {
-            if let Some((chunk, slice)) = turn.of_mxu(mxu, self.plan.mxu_slices()) {
-                let weights = self.chunk(b, chunk).load(b, (0, slice * SIDE), (SIDE, SIDE));
-                b.push_weights(weights, mxu, true);
-            }
+            let (chunk, slice) = turn.of_mxu(mxu);
+            let weights = self.chunk(b, turn.place.pair, chunk).load(b, (0, slice * SIDE), (SIDE, SIDE));
+            b.push_weights(weights, mxu, true);
         }
     }
 
@@ -409,10 +390,9 @@ impl Operands<'_> {
         let (row, rows) = turn.place.rows;
         let rows = rows.next_multiple_of(FEWEST_ROWS);
         for mxu in 0..MXUS {
-            if let Some((_, slice)) = turn.of_mxu(mxu, self.plan.mxu_slices()) {
-                let values = self.x_bf16.load(b, (row, slice * SIDE), (rows, SIDE));
-                b.accumulate(turn.place.address, values, mxu, true);
-            }
+            let (_, slice) = turn.of_mxu(mxu);
+            let values = self.x_bf16.load(b, (row, slice * SIDE), (rows, SIDE));
+            b.accumulate(turn.place.address, values, mxu, true);
         }
     }
 
@@ -422,8 +402,8 @@ impl Operands<'_> {
         let (row, rows) = place.rows;
         let column = self.column_of(b, place, step, is_of_last_step);
         let padded = rows.next_multiple_of(FEWEST_ROWS);
-        let mxus = (0..MXUS).filter(|&mxu| !place.halves || mxu < self.plan.mxu_slices());
-        let sums: Vec<Value> = mxus.map(|mxu| b.pop_sums(place.address, [padded, SIDE], mxu)).collect();
+        let sums: Vec<Value> =
+            (0..MXUS).map(|mxu| b.pop_sums(place.address, [padded, SIDE], mxu)).collect();
         let of_chunks = if place.halves { vec![sum_apart(b, sums)] } else { sums };
         for (chunk, sum) in of_chunks.into_iter().enumerate() {
             let columns = SIDE.min(place.columns.1.saturating_sub(chunk * SIDE));
@@ -482,7 +462,7 @@ impl Operands<'_> {
         if step.is_first || place.rows.0 != 0 || self.pairs() <= self.pipeline.stages {
             return;
         }
-        let number = self.number_of_pair(b, step, place.columns.0);
+        let number = self.number_of_pair(b, step, place.pair);
         let (stages, pairs) = (b.i32(self.pipeline.stages), b.i32(self.pairs()));
         let ahead = b.addi(number, stages);
         let more = b.cmpi(IntPredicate::Slt, ahead, pairs);
@@ -492,12 +472,12 @@ impl Operands<'_> {
         });
     }
 
-    /// Number of the pair, among those of later steps, that begins at a column of this step.
-    fn number_of_pair(&self, b: &mut FunctionBuilder, step: Step, column: usize) -> Value {
-        let (one, pairs, offset) = (b.i32(1), b.i32(self.pairs_of_step()), b.i32(column / (MXUS * SIDE)));
+    /// Number of a pair of this step among those of all later steps.
+    fn number_of_pair(&self, b: &mut FunctionBuilder, step: Step, pair: usize) -> Value {
+        let (one, pairs, pair) = (b.i32(1), b.i32(self.pairs_of_step()), b.i32(pair));
         let before = b.subi(step.n, one);
         let first = b.muli(before, pairs);
-        b.addi(first, offset)
+        b.addi(first, pair)
     }
 
     /// Takes out the last sums and the weights of no step, and waits for all stores.
@@ -563,39 +543,39 @@ struct Work<'o, 'p> {
 }
 
 impl Work<'_, '_> {
-    /// Dequantizes a part that a place needs, after waiting for it, unless that is done already.
-    fn prepare(&mut self, b: &mut FunctionBuilder, part: Part, place: Place) {
+    /// Dequantizes what a turn needs, after waiting for it, unless that is done already.
+    fn prepare(&mut self, b: &mut FunctionBuilder, turn: Turn) {
+        for part in parts(turn) {
+            let is_known = matches!(part, Part::Rows { .. }) && !self.step.is_first;
+            if is_known || !self.done.insert(part) {
+                continue;
+            }
+            match part {
+                Part::Rows { slice, .. } => {
+                    self.wait_for(b, true, turn.place.rows, slice);
+                    self.operands.dequantize_rows(b, turn.place.rows, slice);
+                }
+                Part::Columns { chunk, slice, .. } => self.prepare_columns(b, turn.place, chunk, slice),
+            }
+        }
+    }
+
+    fn prepare_columns(&mut self, b: &mut FunctionBuilder, place: Place, chunk: usize, slice: usize) {
         let operands = self.operands;
-        let is_known = matches!(part, Part::Rows { .. }) && !self.step.is_first;
-        if is_known || !self.done.insert(part) {
-            return;
-        }
-        match part {
-            Part::Rows { slice, .. } => {
-                self.wait_for(b, true, place.rows, slice);
-                operands.dequantize_rows(b, place.rows, slice);
+        let first_row = operands.first_scale(b, self.step);
+        let column = place.columns.0 + chunk * SIDE;
+        let codes = if self.step.is_first {
+            self.wait_for(b, false, place.columns, slice);
+            (Buffer::whole(operands.w_first), column)
+        } else {
+            let number = operands.number_of_pair(b, self.step, place.pair);
+            if self.arrived.insert((false, place.pair)) && place.pair > 0 {
+                let copy = operands.pair(b, number);
+                b.located("wait w_q", |b| b.wait(copy));
             }
-            Part::Columns { column, slice } => {
-                let chunk = (column - place.columns.0) / SIDE;
-                let columns = SIDE.min(place.columns.1.saturating_sub(chunk * SIDE));
-                let first_row = operands.first_scale(b, self.step.n, self.step.is_first);
-                if self.step.is_first {
-                    self.wait_for(b, false, place.columns, slice);
-                    let codes = (Buffer::whole(operands.w_first), column);
-                    operands.dequantize_columns(b, codes, (chunk, columns), (first_row, column), slice);
-                    return;
-                }
-                let number = operands.number_of_pair(b, self.step, place.columns.0);
-                if self.arrived.insert((false, place.columns.0)) && place.columns.0 > 0 {
-                    let copy = operands.pair(b, number);
-                    b.located("wait w_q", |b| b.wait(copy));
-                }
-                let stage = operands.stage(b, number);
-                let ring = operands.w_ring.expect("later steps have a buffer of weights");
-                let codes = (Buffer::one_of(b, ring, stage), chunk * SIDE);
-                operands.dequantize_columns(b, codes, (chunk, columns), (first_row, column), slice);
-            }
-        }
+            (operands.in_ring(b, number), chunk * SIDE)
+        };
+        operands.dequantize_columns(b, codes, (place, chunk), first_row, slice);
     }
 
     /// Waits for the next step's first pair, if there is one, and dequantizes what its first turn needs.
@@ -609,14 +589,12 @@ impl Work<'_, '_> {
             let copy = operands.pair(b, number);
             b.located("wait w_q", |b| b.wait(copy));
         });
-        let stage = operands.stage(b, number);
-        let ring = operands.w_ring.expect("later steps have a buffer of weights");
         let rows = b.i32(operands.plan.w_scale_tile().0);
         let first_row = b.muli(n, rows);
-        for part in operands.parts(next) {
-            if let Part::Columns { column, slice } = part {
-                let codes = (Buffer::one_of(b, ring, stage), column);
-                operands.dequantize_columns(b, codes, (column / SIDE, SIDE), (first_row, column), slice);
+        for part in parts(next) {
+            if let Part::Columns { chunk, slice, .. } = part {
+                let codes = (operands.in_ring(b, number), chunk * SIDE);
+                operands.dequantize_columns(b, codes, (next.place, chunk), first_row, slice);
             }
         }
     }
@@ -631,8 +609,7 @@ impl Work<'_, '_> {
             if !overlaps || load.k.0 >= ends || !self.arrived.insert((is_x, number)) {
                 continue;
             }
-            let copies = if is_x { operands.rows(b, number) } else { vec![operands.first_weights(b, number)] };
-            for copy in copies {
+            for copy in operands.load(b, is_x, number) {
                 b.located(if is_x { "wait x" } else { "wait w_q" }, |b| b.wait(copy));
             }
         }
@@ -641,14 +618,20 @@ impl Work<'_, '_> {
 
 impl Operands<'_> {
     /// Row of the scales of a step's first column.
-    fn first_scale(&self, b: &mut FunctionBuilder, n: Value, is_first: bool) -> Value {
+    fn first_scale(&self, b: &mut FunctionBuilder, step: Step) -> Value {
         let rows = self.plan.w_scale_tile().0;
-        if is_first {
+        if step.is_first {
             return b.i32((self.plan.grid.n - 1) * rows);
         }
         let (one, rows) = (b.i32(1), b.i32(rows));
-        let before = b.subi(n, one);
+        let before = b.subi(step.n, one);
         b.muli(before, rows)
+    }
+
+    /// The weights of a pair of later steps.
+    fn in_ring(&self, b: &mut FunctionBuilder, number: Value) -> Buffer {
+        let stage = self.stage(b, number);
+        Buffer::one_of(b, self.w_ring.expect("later steps have a buffer of weights"), stage)
     }
 
     /// The k-blocks of a slice.
@@ -677,32 +660,45 @@ impl Operands<'_> {
         }
     }
 
-    /// Dequantizes a slice of a chunk of columns: `codes` are a buffer and the row of the chunk's first
-    /// column in it, scales the row of the step's first column and the chunk's first column in the step.
+    /// Dequantizes a slice of a place's chunk of columns. `codes` are a buffer and the row of the chunk's
+    /// first column in it.
     fn dequantize_columns(
         &self,
         b: &mut FunctionBuilder,
         (codes, begins): (Buffer, usize),
-        (chunk, columns): (usize, usize),
-        (first_row, column): (Value, usize),
+        (place, chunk): (Place, usize),
+        first_scale: Value,
         slice: usize,
     ) {
         let plan = self.plan;
         let qb = plan.problem.quant_block.size();
         let zero = b.i32(0);
-        let scales = Scales::of_w(plan, self.w_scale.chip).with_origin(first_row, zero);
-        let to = self.chunk(b, chunk);
+        let scales = Scales::of_w(plan, self.w_scale.chip).with_origin(first_scale, zero);
+        let to = self.chunk(b, place.pair, chunk);
+        let columns = SIDE.min(place.columns.1.saturating_sub(chunk * SIDE));
         for offset in (0..columns).step_by(qb) {
             let rows = qb.min(columns - offset);
             for k_block in self.k_blocks(slice) {
                 let shape = (rows, plan.block_length(k_block));
                 let values = codes.load(b, (begins + offset, k_block * qb), shape);
-                let scale = scales.get(b, column + offset, rows, k_block);
+                let scale = scales.get(b, place.columns.0 + chunk * SIDE + offset, rows, k_block);
                 let values = dequantized(b, values, scale);
                 store_block(b, &to, values, (offset, k_block * qb), (rows, qb));
             }
         }
     }
+}
+
+/// What a turn needs.
+fn parts(turn: Turn) -> Vec<Part> {
+    let of_mxu = |mxu| {
+        let (chunk, slice) = turn.of_mxu(mxu);
+        [
+            Part::Columns { pair: turn.place.pair, chunk, slice },
+            Part::Rows { row: turn.place.rows.0, slice },
+        ]
+    };
+    (0..MXUS).flat_map(of_mxu).collect()
 }
 
 /// A DMA of a part of an operand, whose rows begin in HBM at `first`.
