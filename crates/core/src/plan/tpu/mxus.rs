@@ -34,8 +34,11 @@ const ADDRESSES: usize = 128;
 /// Stages of weights: one is multiplied while the others arrive.
 const MOST_STAGES: usize = 4;
 
-/// Where the first operands are cut along K: the MXUs begin with what has arrived.
-const CUTS: [usize; 8] = [512, 1024, 2048, 4096, 6144, 8192, 10_240, 12_288];
+/// Columns along K of the first operands' first part, for which the MXUs wait.
+const FIRST_PART: usize = 2 * CHUNK;
+
+/// Most parts into which the first operands are cut along K: every wait costs cycles.
+const MOST_PARTS: usize = 8;
 
 /// Cycles from the arrival of the first operands to the first matmul.
 const BEGINS: f64 = 200.0;
@@ -207,31 +210,52 @@ impl TpuPlan {
 
     /// DMAs of x, in the order of their rows and columns.
     pub fn x_loads(&self) -> Vec<Load> {
-        in_parts(&self.row_chunks(), 1, self.held().k)
+        self.in_parts(&self.row_chunks(), 1)
     }
 
     /// DMAs of the weights of the first step, in the order of its places.
     pub fn first_loads(&self) -> Vec<Load> {
-        in_parts(&self.pairs(true), self.pair_buffers(), self.held().k)
+        self.in_parts(&self.pairs(true), self.pair_buffers())
+    }
+
+    /// DMAs of some rows each; those of the first ones are cut along K.
+    fn in_parts(&self, rows: &[(usize, usize)], first: usize) -> Vec<Load> {
+        let k = self.held().k;
+        let begins = self.part_begins();
+        let ends = begins[1..].iter().copied().chain([k]);
+        let parts: Vec<_> = begins.iter().zip(ends).map(|(&first, end)| (first, end - first)).collect();
+        let load = |(number, &rows): (usize, &(usize, usize))| {
+            let parts = if number < first { parts.clone() } else { vec![(0, k)] };
+            parts.into_iter().map(move |k| Load { rows, k })
+        };
+        rows.iter().enumerate().flat_map(load).collect()
+    }
+
+    /// Where the parts of the first operands begin along K: each arrives while those before it are
+    /// multiplied.
+    fn part_begins(&self) -> Vec<usize> {
+        let k = self.held().k;
+        let rows = self.row_chunks()[0].1;
+        let columns: usize = self.pairs(true)[..self.pair_buffers()].iter().map(|pair| pair.1).sum();
+        let rates = &self.chip.rates;
+        let arriving = (rows + columns) as f64 / rates.hbm_bytes_per_cycle();
+        let multiplying = (rows.max(CHUNK) * columns) as f64 / rates.bf16_products;
+        let mut begins = vec![0, FIRST_PART];
+        while begins.len() < MOST_PARTS {
+            let last = begins[begins.len() - 1];
+            // A slice is dequantized before it is multiplied.
+            let meanwhile = (last - CHUNK) as f64 * multiplying / arriving;
+            let next = (FIRST_PART + meanwhile as usize) / CHUNK * CHUNK;
+            begins.push(next.max(last + FIRST_PART));
+        }
+        begins.retain(|&begin| begin == 0 || begin + CHUNK < k);
+        begins
     }
 
     /// Slices along K, each of which an MXU multiplies at once.
     pub fn mxu_slices(&self) -> usize {
         self.tile.k.div_ceil(CHUNK)
     }
-}
-
-/// DMAs of some rows each; those of the first ones are cut along K.
-fn in_parts(rows: &[(usize, usize)], first: usize, k: usize) -> Vec<Load> {
-    let mut begins = vec![0];
-    begins.extend(CUTS.into_iter().filter(|&cut| cut + CHUNK < k));
-    let ends = begins[1..].iter().copied().chain([k]);
-    let parts: Vec<_> = begins.iter().zip(ends).map(|(&first, end)| (first, end - first)).collect();
-    let load = |(number, &rows): (usize, &(usize, usize))| {
-        let parts = if number < first { parts.clone() } else { vec![(0, k)] };
-        parts.into_iter().map(move |k| Load { rows, k })
-    };
-    rows.iter().enumerate().flat_map(load).collect()
 }
 
 /// Semaphores: of the scales of w and x and of the result, of each DMA of x and of its scales, and of each
@@ -258,7 +282,7 @@ pub(super) fn modelled_cycles(plan: &TpuPlan, pipeline: MxuPipeline) -> Modelled
     // The first operands, and all that the first rows are multiplied with.
     let first_columns: usize = plan.pairs(true)[..beside].iter().map(|pair| pair.1).sum();
     let rows = first[0].rows.1;
-    let begins = copy(CUTS[0].min(k) * (rows + first_columns) + if token { 512 * rows } else { 0 });
+    let begins = copy(FIRST_PART.min(k) * (rows + first_columns) + if token { 512 * rows } else { 0 });
     let mut arrives = rates.copy_latency;
     let mut done = arrives + begins + BEGINS;
     let mut code = 0.0;

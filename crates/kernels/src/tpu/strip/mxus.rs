@@ -338,7 +338,10 @@ impl Operands<'_> {
         let next = (self.plan.grid.n > 1).then(|| self.plan.turns(false)[0]);
         let mut work = Work { operands: self, step, done: HashSet::new(), arrived: HashSet::new() };
         if step.is_first {
-            work.prepare(b, turns[0]);
+            for &turn in &turns[..turns.len().min(AHEAD)] {
+                work.wait_for(b, turn);
+                work.prepare(b, turn);
+            }
             self.push(b, turns[0]);
         } else {
             work.done.extend(parts(turns[0]));
@@ -346,17 +349,27 @@ impl Operands<'_> {
         let mut complete = (!step.is_first).then(|| *self.plan.places(true).last().expect("a step has places"));
         let mut taken: VecDeque<(Place, usize)> = VecDeque::new();
         for (number, &turn) in turns.iter().enumerate() {
-            for &ahead in &turns[number..turns.len().min(number + 1 + AHEAD)] {
-                work.prepare(b, ahead);
+            let ahead = turns[number..turns.len().min(number + 1 + AHEAD)].to_vec();
+            // Of the waits together, so that what lies between two has matmuls.
+            for &turn in &ahead {
+                work.wait_for(b, turn);
             }
             if let Some(next) = next.filter(|_| number + AHEAD == turns.len().max(AHEAD)) {
                 work.prepare_next(b, next);
             }
             let is_free = turn.number > 0 || complete.is_none_or(|before| before.address != turn.place.address);
             assert!(is_free, "a place adds to sums that were taken");
+            // In a later step, what the first turns need is not all there.
+            work.prepare(b, turn);
             self.accumulate(b, turn);
+            if let Some(&after) = turns.get(number + 1) {
+                work.prepare(b, after);
+            }
             if let Some(&after) = turns.get(number + 1).or(next.as_ref()) {
                 self.push(b, after);
+            }
+            for &turn in &ahead {
+                work.prepare(b, turn);
             }
             if let Some(place) = complete.take() {
                 self.take(b, place, step, !step.is_first && number == 0);
@@ -486,20 +499,22 @@ impl Operands<'_> {
         let last = *plan.places(plan.grid.n == 1).last().expect("a step has places");
         let column = Column::Known(plan.grid.n.saturating_sub(2) * plan.tile.n);
         let step = Step { n, is_first: plan.grid.n == 1, column };
+        let unused = self.unused_address(last);
         if plan.grid.n > 1 {
-            let unused = self.unused_address(last);
             let values = self.x_bf16.load(b, (0, 0), (FEWEST_ROWS, SIDE));
             for mxu in 0..MXUS {
                 b.accumulate(unused, values, mxu, true);
-            }
-            for mxu in 0..MXUS {
-                b.pop_sums(unused, [FEWEST_ROWS, SIDE], mxu);
             }
         }
         self.take(b, last, step, false);
         let column = column.plus(b, last.columns.0);
         let copy = self.store(b, last, column);
         b.located("start out", |b| b.start(copy));
+        if plan.grid.n > 1 {
+            for mxu in 0..MXUS {
+                b.pop_sums(unused, [FEWEST_ROWS, SIDE], mxu);
+            }
+        }
         self.wait_for_stores(b);
     }
 
@@ -543,7 +558,43 @@ struct Work<'o, 'p> {
 }
 
 impl Work<'_, '_> {
-    /// Dequantizes what a turn needs, after waiting for it, unless that is done already.
+    /// Waits for the DMAs that bring what a turn needs, unless that is done already.
+    fn wait_for(&mut self, b: &mut FunctionBuilder, turn: Turn) {
+        let operands = self.operands;
+        if self.step.is_first {
+            return self.wait_for_loads(b, turn);
+        }
+        // The step before has waited for the first pair.
+        let pair = turn.place.pair;
+        if pair > 0 && self.arrived.insert((false, pair)) {
+            let number = operands.number_of_pair(b, self.step, pair);
+            let copy = operands.pair(b, number);
+            b.located("wait w_q", |b| b.wait(copy));
+        }
+    }
+
+    /// Waits for the loads that a turn of the first step needs, and for the same part along K of all that are
+    /// cut.
+    fn wait_for_loads(&mut self, b: &mut FunctionBuilder, turn: Turn) {
+        let operands = self.operands;
+        let k = operands.plan.held().k;
+        let last = (0..MXUS).map(|mxu| turn.of_mxu(mxu).1).max().unwrap_or(0);
+        let ends = ((last + 1) * SIDE).min(k);
+        let overlap = |a: (usize, usize), b: (usize, usize)| a.0 < b.0 + b.1 && b.0 < a.0 + a.1;
+        let of = [(true, &operands.x_loads, turn.place.rows), (false, &operands.w_loads, turn.place.columns)];
+        for (is_x, loads, rows) in of {
+            for (number, load) in loads.iter().enumerate() {
+                let is_needed = load.k.1 < k || overlap(load.rows, rows);
+                if is_needed && load.k.0 < ends && self.arrived.insert((is_x, number)) {
+                    for copy in operands.load(b, is_x, number) {
+                        b.located(if is_x { "wait x" } else { "wait w_q" }, |b| b.wait(copy));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Dequantizes what a turn needs, unless that is done already.
     fn prepare(&mut self, b: &mut FunctionBuilder, turn: Turn) {
         for part in parts(turn) {
             let is_known = matches!(part, Part::Rows { .. }) && !self.step.is_first;
@@ -551,10 +602,7 @@ impl Work<'_, '_> {
                 continue;
             }
             match part {
-                Part::Rows { slice, .. } => {
-                    self.wait_for(b, true, turn.place.rows, slice);
-                    self.operands.dequantize_rows(b, turn.place.rows, slice);
-                }
+                Part::Rows { slice, .. } => self.operands.dequantize_rows(b, turn.place.rows, slice),
                 Part::Columns { chunk, slice, .. } => self.prepare_columns(b, turn.place, chunk, slice),
             }
         }
@@ -563,16 +611,10 @@ impl Work<'_, '_> {
     fn prepare_columns(&mut self, b: &mut FunctionBuilder, place: Place, chunk: usize, slice: usize) {
         let operands = self.operands;
         let first_row = operands.first_scale(b, self.step);
-        let column = place.columns.0 + chunk * SIDE;
         let codes = if self.step.is_first {
-            self.wait_for(b, false, place.columns, slice);
-            (Buffer::whole(operands.w_first), column)
+            (Buffer::whole(operands.w_first), place.columns.0 + chunk * SIDE)
         } else {
             let number = operands.number_of_pair(b, self.step, place.pair);
-            if self.arrived.insert((false, place.pair)) && place.pair > 0 {
-                let copy = operands.pair(b, number);
-                b.located("wait w_q", |b| b.wait(copy));
-            }
             (operands.in_ring(b, number), chunk * SIDE)
         };
         operands.dequantize_columns(b, codes, (place, chunk), first_row, slice);
@@ -595,22 +637,6 @@ impl Work<'_, '_> {
             if let Part::Columns { chunk, slice, .. } = part {
                 let codes = (operands.in_ring(b, number), chunk * SIDE);
                 operands.dequantize_columns(b, codes, (next.place, chunk), first_row, slice);
-            }
-        }
-    }
-
-    /// Waits for the DMAs that bring a slice of some rows.
-    fn wait_for(&mut self, b: &mut FunctionBuilder, is_x: bool, rows: (usize, usize), slice: usize) {
-        let operands = self.operands;
-        let loads = if is_x { &operands.x_loads } else { &operands.w_loads };
-        let ends = ((slice + 1) * SIDE).min(operands.plan.held().k);
-        for (number, load) in loads.iter().enumerate() {
-            let overlaps = load.rows.0 < rows.0 + rows.1 && rows.0 < load.rows.0 + load.rows.1;
-            if !overlaps || load.k.0 >= ends || !self.arrived.insert((is_x, number)) {
-                continue;
-            }
-            for copy in operands.load(b, is_x, number) {
-                b.located(if is_x { "wait x" } else { "wait w_q" }, |b| b.wait(copy));
             }
         }
     }
