@@ -118,6 +118,7 @@ fn strips_that_assign_matmuls_to_mxus() {
         ((300, 1100, 1100), Token),
         ((300, 1100, 1100), Block),
         ((527, 1508, 700), Block),
+        ((200, 3300, 1300), Token),
         ((600, 3600, 512), Token),
         ((1050, 1030, 901), Token),
     ] {

@@ -136,6 +136,8 @@ pub struct MxuPipeline {
     pub rows: usize,
     /// Pairs of chunks of weights in VMEM, besides those of the first step.
     pub stages: usize,
+    /// Pairs that the first step multiplies in turns, so that the MXUs take longer than dequantizing x.
+    pub beside: usize,
 }
 
 /// The cost estimate that the compiler is given.
@@ -348,8 +350,8 @@ impl TpuPlan {
             Streams::WeightsToMxus => mxus::pipeline(problem, chip, strategy, tile, padded),
             _ => None,
         };
-        if mxu_pipeline.is_some() {
-            grid.n = mxus::steps(problem, tile);
+        if let Some(pipeline) = mxu_pipeline {
+            grid.n = mxus::steps(problem, tile, pipeline.beside);
         }
         let in_lanes = streams == Streams::WeightsPastLanes;
         let weight_pipeline = match row_pipeline {

@@ -140,7 +140,8 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
     if let Some(pipeline) = plan.mxu_pipeline {
         let k = plan.mxu_slices() * plan.chunk.1;
         push(BufferId::XBf16, 1, Bf16, mxus::rows_of_words(plan, pipeline), k);
-        push(BufferId::WBf16, DOUBLE_BUFFERED * plan.pair_buffers(), Bf16, plan.chunk.1, k);
+        let kept = plan.slice_buffers() * plan.chunk.1;
+        push(BufferId::WBf16, DOUBLE_BUFFERED * plan.pair_buffers(), Bf16, plan.chunk.1, kept);
     } else if plan.row_pipeline.is_some() && plan.arithmetic == Arithmetic::Dequantized {
         let first = if plan.grid.m > 1 { plan.short_rows() } else { plan.row_blocks()[0].1 };
         let chunks = first.div_ceil(plan.chunk.0).max(DOUBLE_BUFFERED);

@@ -19,14 +19,14 @@ const MXUS: usize = 2;
 /// Columns that are multiplied at once: a chunk for each MXU.
 const PAIR: usize = MXUS * CHUNK;
 
-/// Pairs that the first step multiplies in turns, so that the MXUs take longer than dequantizing x.
-const BESIDE: usize = 2;
-
 /// Rows whose sums fill half of an MXU's accumulators.
 const MOST_ROWS: usize = 512;
 
 /// Rows of bf16 that share a vector register's words.
 const ROWS_OF_WORDS: usize = 16;
+
+/// Slices of weights in VMEM that are multiplied once: some are dequantized while others are pushed.
+const USED_ONCE: usize = 4;
 
 /// Accumulator addresses of a place.
 const ADDRESSES: usize = 128;
@@ -94,9 +94,10 @@ pub struct Load {
     pub k: (usize, usize),
 }
 
-/// Grid steps. The first one takes what the others leave over, a whole tile and several pairs at least.
-pub(super) fn steps(problem: &Problem, tile: Dims) -> usize {
-    1 + problem.n.saturating_sub(tile.n.max(BESIDE * PAIR)) / tile.n
+/// Grid steps. The first one takes what the others leave over, a whole tile at least, and as many pairs as it
+/// multiplies in turns.
+pub(super) fn steps(problem: &Problem, tile: Dims, beside: usize) -> usize {
+    1 + problem.n.saturating_sub(tile.n.max(beside * PAIR)) / tile.n
 }
 
 /// The pipeline of a plan; `None` where a kernel cannot assign matmuls to MXUs.
@@ -111,15 +112,22 @@ pub(super) fn pipeline(
     let codes = matches!(problem.x, ActivationKind::Fp8(_)) && problem.quant_block == QuantBlock::B128;
     let rows = problem.m.next_multiple_of(ROW_UNIT);
     let whole = tile.m == rows && tile.k == padded.k && problem.m > FEW_ROWS && tile.k >= PAIR;
-    let steps = steps(problem, tile);
-    // Of several tiles that would be one step, the one of all columns.
-    let whole = whole && (steps > 1 || tile.n == problem.n.next_multiple_of(problem.quant_block.size()));
     if strategy != Strategy::Strip || !native || !codes || !whole {
         return None;
     }
+    [2, 1].into_iter().find_map(|beside| multiplying_beside(problem, chip, tile, beside))
+}
+
+/// The pipeline whose first step multiplies so many pairs in turns, if it fits.
+fn multiplying_beside(problem: &Problem, chip: &TpuChip, tile: Dims, beside: usize) -> Option<MxuPipeline> {
+    let steps = steps(problem, tile, beside);
     let chunks = problem.m.div_ceil(MOST_ROWS);
     let rows = problem.m.div_ceil(chunks).next_multiple_of(ROWS_OF_WORDS);
     let pairs = tile.n / PAIR;
+    // Of several tiles that would be one step, the one of all columns.
+    if steps == 1 && tile.n != problem.n.next_multiple_of(problem.quant_block.size()) {
+        return None;
+    }
     // Sums of the last place of a step are taken out during the next one, from a fixed address.
     if steps > 1 && !(tile.n.is_multiple_of(PAIR) && (pairs * chunks).is_multiple_of(2)) {
         return None;
@@ -127,19 +135,25 @@ pub(super) fn pipeline(
     let bytes = memory::full_tile_bytes;
     let (k, first) = (tile.k.next_multiple_of(CHUNK), problem.n - (steps - 1) * tile.n);
     let token = problem.x.granularity() == Some(ScaleGranularity::Token);
+    let beside = beside.min(first.div_ceil(PAIR));
     let kept = [
-        bytes(&[padded.m, tile.k], 1),
+        bytes(&[tile.m, tile.k], 1),
         bytes(&[chunks * rows, k], 2),
-        if token { bytes(&[padded.m, tile.k / problem.quant_block.size()], 4) } else { 0 },
-        if first > PAIR { BESIDE } else { 1 } * MXUS * bytes(&[CHUNK, k], 2),
-        bytes(&[padded.m, problem.n], 4.min(problem.out.bytes().max(2))),
+        if token { bytes(&[tile.m, tile.k / problem.quant_block.size()], 4) } else { 0 },
+        beside * MXUS * bytes(&[CHUNK, kept_slices(k / CHUNK, chunks) * CHUNK], 2),
+        bytes(&[tile.m, problem.n], 4.min(problem.out.bytes().max(2))),
         bytes(&[first, tile.k], 1),
     ];
     let kept = kept.into_iter().fold(0, usize::saturating_add);
     let free = memory::usable_vmem(chip).checked_sub(kept)?;
     let blocks = (steps - 1) * pairs;
     let stages = blocks.min(MOST_STAGES).min(free / bytes(&[PAIR, tile.k], 1));
-    (stages >= blocks.min(2)).then_some(MxuPipeline { rows, stages })
+    (stages >= blocks.min(2)).then_some(MxuPipeline { rows, stages, beside })
+}
+
+/// Slices along K of dequantized weights in VMEM: all where several chunks of rows are multiplied with them.
+fn kept_slices(slices: usize, row_chunks: usize) -> usize {
+    if row_chunks > 1 { slices } else { slices.min(USED_ONCE) }
 }
 
 impl TpuPlan {
@@ -168,7 +182,12 @@ impl TpuPlan {
     /// Pairs whose dequantized weights have a buffer of their own. The first step of several multiplies two
     /// in turns.
     pub fn pair_buffers(&self) -> usize {
-        self.pairs(true).len().min(BESIDE)
+        self.mxu_pipeline.map_or(0, |pipeline| pipeline.beside)
+    }
+
+    /// Slices along K for which such a kernel has a buffer of dequantized weights. They take turns.
+    pub fn slice_buffers(&self) -> usize {
+        kept_slices(self.mxu_slices(), self.row_chunks().len())
     }
 
     /// What such a kernel multiplies in its first step, or in a later one, in the order in which sums are

@@ -34,11 +34,6 @@ impl Buffer {
         Self { memref, leading: vec![b.to_index(index)] }
     }
 
-    /// The memref that holds the matrix.
-    pub(crate) fn memref(&self) -> Value {
-        self.memref
-    }
-
     /// Loads the block of `shape` at a row and column.
     pub(crate) fn load(&self, b: &mut FunctionBuilder, at: (usize, usize), shape: (usize, usize)) -> Value {
         let indices = self.indices(b, at);

@@ -127,7 +127,6 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     let b = &mut f.b;
     operands.start_all(b, n);
     b.when_equal(n, 0, |b| {
-        operands.clear(b);
         let column = Column::Known(operands.first_column());
         operands.step(b, Step { n, is_first: true, column });
     });
@@ -311,25 +310,15 @@ impl Operands<'_> {
         });
     }
 
-    /// Zeroes what follows the last k-block in its slice.
-    fn clear(&self, b: &mut FunctionBuilder) {
-        let (k, slices) = (self.plan.tile.k, self.plan.mxu_slices() * SIDE);
-        if k == slices {
-            return;
-        }
-        let rows = b.ty(self.x_bf16.memref()).shape()[0];
-        let zeros = b.splat_of(0.0, [rows, slices - k], Float::Bf16);
-        self.x_bf16.store(b, zeros, (0, k));
-        let zeros = b.splat_of(0.0, [SIDE, slices - k], Float::Bf16);
-        for (pair, chunk) in (0..self.plan.pair_buffers()).flat_map(|pair| [(pair, 0), (pair, 1)]) {
-            self.chunk(b, pair, chunk).store(b, zeros, (0, k));
-        }
-    }
-
     /// The buffer of a dequantized chunk of a pair of columns.
     fn chunk(&self, b: &mut FunctionBuilder, pair: usize, chunk: usize) -> Buffer {
         let number = b.i32(pair % self.plan.pair_buffers() * MXUS + chunk);
         Buffer::one_of(b, self.w_bf16, number)
+    }
+
+    /// First column of a slice along K in the buffer of a chunk.
+    fn column_of_slice(&self, slice: usize) -> usize {
+        slice % self.plan.slice_buffers() * SIDE
     }
 
     /// One step: multiplies in turns.
@@ -354,8 +343,9 @@ impl Operands<'_> {
             for &turn in &ahead {
                 work.wait_for(b, turn);
             }
-            if let Some(next) = next.filter(|_| number + AHEAD == turns.len().max(AHEAD)) {
-                work.prepare_next(b, next);
+            let next_is_ahead = number + AHEAD == turns.len().max(AHEAD);
+            if next.is_some() && next_is_ahead {
+                work.wait_for_next(b);
             }
             let is_free = turn.number > 0 || complete.is_none_or(|before| before.address != turn.place.address);
             assert!(is_free, "a place adds to sums that were taken");
@@ -370,6 +360,9 @@ impl Operands<'_> {
             }
             for &turn in &ahead {
                 work.prepare(b, turn);
+            }
+            if let Some(next) = next.filter(|_| next_is_ahead) {
+                work.prepare_next(b, next);
             }
             if let Some(place) = complete.take() {
                 self.take(b, place, step, !step.is_first && number == 0);
@@ -394,7 +387,8 @@ impl Operands<'_> {
     fn push(&self, b: &mut FunctionBuilder, turn: Turn) {
         for mxu in 0..MXUS {
             let (chunk, slice) = turn.of_mxu(mxu);
-            let weights = self.chunk(b, turn.place.pair, chunk).load(b, (0, slice * SIDE), (SIDE, SIDE));
+            let at = (0, self.column_of_slice(slice));
+            let weights = self.chunk(b, turn.place.pair, chunk).load(b, at, (SIDE, SIDE));
             b.push_weights(weights, mxu, true);
         }
     }
@@ -620,17 +614,28 @@ impl Work<'_, '_> {
         operands.dequantize_columns(b, codes, (place, chunk), first_row, slice);
     }
 
-    /// Waits for the next step's first pair, if there is one, and dequantizes what its first turn needs.
-    fn prepare_next(&mut self, b: &mut FunctionBuilder, next: Turn) {
-        let (operands, n) = (self.operands, self.step.n);
-        let pairs = b.i32(operands.pairs_of_step());
-        let number = b.muli(n, pairs);
+    /// Waits for the next step's first pair, if there is one.
+    fn wait_for_next(&mut self, b: &mut FunctionBuilder) {
+        let operands = self.operands;
+        let number = self.next_pair(b);
         let last = b.i32(operands.plan.grid.n - 1);
-        let more = b.cmpi(IntPredicate::Slt, n, last);
+        let more = b.cmpi(IntPredicate::Slt, self.step.n, last);
         b.when(more, |b| {
             let copy = operands.pair(b, number);
             b.located("wait w_q", |b| b.wait(copy));
         });
+    }
+
+    /// Number of the next step's first pair among those of later steps.
+    fn next_pair(&self, b: &mut FunctionBuilder) -> Value {
+        let pairs = b.i32(self.operands.pairs_of_step());
+        b.muli(self.step.n, pairs)
+    }
+
+    /// Dequantizes what the next step's first turn needs. In the last step nothing uses it.
+    fn prepare_next(&mut self, b: &mut FunctionBuilder, next: Turn) {
+        let (operands, n) = (self.operands, self.step.n);
+        let number = self.next_pair(b);
         let rows = b.i32(operands.plan.w_scale_tile().0);
         let first_row = b.muli(n, rows);
         for part in parts(next) {
@@ -684,6 +689,11 @@ impl Operands<'_> {
             }
             row += count;
         }
+        let (end, ends) = (self.plan.tile.k, (slice + 1) * SIDE);
+        if end < ends {
+            let zeros = b.splat_of(0.0, [rows, ends - end], Float::Bf16);
+            self.x_bf16.store(b, zeros, (first, end));
+        }
     }
 
     /// Dequantizes a slice of a place's chunk of columns. `codes` are a buffer and the row of the chunk's
@@ -709,8 +719,14 @@ impl Operands<'_> {
                 let values = codes.load(b, (begins + offset, k_block * qb), shape);
                 let scale = scales.get(b, place.columns.0 + chunk * SIDE + offset, rows, k_block);
                 let values = dequantized(b, values, scale);
-                store_block(b, &to, values, (offset, k_block * qb), (rows, qb));
+                let column = self.column_of_slice(slice) + k_block * qb - slice * SIDE;
+                store_block(b, &to, values, (offset, column), (rows, qb));
             }
+        }
+        let (end, ends) = (plan.tile.k, (slice + 1) * SIDE);
+        if end < ends {
+            let zeros = b.splat_of(0.0, [SIDE, ends - end], Float::Bf16);
+            to.store(b, zeros, (0, self.column_of_slice(slice) + end - slice * SIDE));
         }
     }
 }
