@@ -138,6 +138,8 @@ pub struct MxuPipeline {
     pub stages: usize,
     /// Pairs that the first step multiplies in turns, so that the MXUs take longer than dequantizing x.
     pub beside: usize,
+    /// Pairs of results in VMEM, besides those of the first step.
+    pub results: usize,
 }
 
 /// The cost estimate that the compiler is given.

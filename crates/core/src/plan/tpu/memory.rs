@@ -93,7 +93,7 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
         } else {
             push(BufferId::WQ, 1, F8E4M3, first, held.k);
         }
-        push(BufferId::Out, 1, out_type, held.m, given.n);
+        push(BufferId::Out, 1, out_type, held.m, mxus::columns_of_results(plan, pipeline));
     } else if let Some(pipeline) = plan.weight_pipeline {
         push(BufferId::X, 1, x_type, rows_of_codes(held.m), held.k);
         let (stages, columns) = match pipeline.is_resident {

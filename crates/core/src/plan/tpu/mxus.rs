@@ -25,6 +25,9 @@ const MOST_ROWS: usize = 512;
 /// Rows of bf16 that share a vector register's words.
 const ROWS_OF_WORDS: usize = 16;
 
+/// Most pairs of results in VMEM, each of which has semaphores.
+const MOST_RESULTS: usize = 16;
+
 /// Slices of weights in VMEM that are multiplied once: some are dequantized while others are pushed.
 const USED_ONCE: usize = 4;
 
@@ -115,40 +118,56 @@ pub(super) fn pipeline(
     if strategy != Strategy::Strip || !native || !codes || !whole {
         return None;
     }
-    [2, 1].into_iter().find_map(|beside| multiplying_beside(problem, chip, tile, beside))
+    // With all results in VMEM no place waits for the store of another.
+    let sizes = [(2, usize::MAX), (2, 3), (2, 2), (1, usize::MAX), (1, 3), (1, 2)];
+    sizes.into_iter().find_map(|(beside, results)| fitting(problem, chip, tile, beside, results))
 }
 
-/// The pipeline whose first step multiplies so many pairs in turns, if it fits.
-fn multiplying_beside(problem: &Problem, chip: &TpuChip, tile: Dims, beside: usize) -> Option<MxuPipeline> {
+/// The pipeline whose first step multiplies so many pairs in turns, with room for so many pairs of results, if
+/// it fits.
+fn fitting(
+    problem: &Problem,
+    chip: &TpuChip,
+    tile: Dims,
+    beside: usize,
+    results: usize,
+) -> Option<MxuPipeline> {
     let steps = steps(problem, tile, beside);
-    let chunks = problem.m.div_ceil(MOST_ROWS);
-    let rows = problem.m.div_ceil(chunks).next_multiple_of(ROWS_OF_WORDS);
     let pairs = tile.n / PAIR;
     // Of several tiles that would be one step, the one of all columns.
     if steps == 1 && tile.n != problem.n.next_multiple_of(problem.quant_block.size()) {
         return None;
     }
-    // Sums of the last place of a step are taken out during the next one, from a fixed address.
-    if steps > 1 && !(tile.n.is_multiple_of(PAIR) && (pairs * chunks).is_multiple_of(2)) {
+    if steps > 1 && !tile.n.is_multiple_of(PAIR) {
         return None;
     }
+    // Sums of the last place of a step are taken out during the next one, from a fixed address.
+    let least = problem.m.div_ceil(MOST_ROWS);
+    let is_even = |chunks: &usize| steps == 1 || (pairs * chunks).is_multiple_of(2);
+    let fills = |chunks: &usize| *chunks == least || problem.m >= chunks * CHUNK;
+    let chunks = [least, least + 1].into_iter().filter(fills).find(is_even)?;
+    let rows = problem.m.div_ceil(chunks).next_multiple_of(ROWS_OF_WORDS);
     let bytes = memory::full_tile_bytes;
     let (k, first) = (tile.k.next_multiple_of(CHUNK), problem.n - (steps - 1) * tile.n);
     let token = problem.x.granularity() == Some(ScaleGranularity::Token);
     let beside = beside.min(first.div_ceil(PAIR));
+    let blocks = (steps - 1) * pairs;
+    let results = if results == usize::MAX { blocks } else { results };
+    if results > blocks || results > MOST_RESULTS {
+        return None;
+    }
     let kept = [
         bytes(&[tile.m, tile.k], 1),
         bytes(&[chunks * rows, k], 2),
         if token { bytes(&[tile.m, tile.k / problem.quant_block.size()], 4) } else { 0 },
         beside * MXUS * bytes(&[CHUNK, kept_slices(k / CHUNK, chunks) * CHUNK], 2),
-        bytes(&[tile.m, problem.n], 4.min(problem.out.bytes().max(2))),
+        bytes(&[tile.m, first + results * PAIR], 4.min(problem.out.bytes().max(2))),
         bytes(&[first, tile.k], 1),
     ];
     let kept = kept.into_iter().fold(0, usize::saturating_add);
     let free = memory::usable_vmem(chip).checked_sub(kept)?;
-    let blocks = (steps - 1) * pairs;
     let stages = blocks.min(MOST_STAGES).min(free / bytes(&[PAIR, tile.k], 1));
-    (stages >= blocks.min(2)).then_some(MxuPipeline { rows, stages, beside })
+    (stages >= blocks.min(2)).then_some(MxuPipeline { rows, stages, beside, results })
 }
 
 /// Slices along K of dequantized weights in VMEM: all where several chunks of rows are multiplied with them.
@@ -277,10 +296,16 @@ impl TpuPlan {
     }
 }
 
-/// Semaphores: of the scales of w and x and of the result, of each DMA of x and of its scales, and of each
-/// DMA and stage of the weights.
+/// Semaphores: of the scales of w and x and of the first step's results, of each DMA of x and of its scales, of
+/// each DMA and stage of the weights, and of each place of later results.
 pub(super) fn semaphores(plan: &TpuPlan, pipeline: MxuPipeline) -> usize {
-    3 + 2 * plan.x_loads().len() + plan.first_loads().len() + pipeline.stages
+    let results = pipeline.results * plan.row_chunks().len();
+    3 + 2 * plan.x_loads().len() + plan.first_loads().len() + pipeline.stages + results
+}
+
+/// Columns of the buffer of results: those of the first step, and of some later ones.
+pub(super) fn columns_of_results(plan: &TpuPlan, pipeline: MxuPipeline) -> usize {
+    plan.first_step_columns() + pipeline.results * PAIR
 }
 
 /// Modelled cycles: places follow each other, as far as their operands have arrived.

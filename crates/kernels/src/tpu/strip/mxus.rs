@@ -93,12 +93,29 @@ impl Column {
     }
 }
 
-/// A grid step: its number, and the first of the result's columns that it multiplies.
+/// Where the result of a place begins, and the semaphore of its store.
+#[derive(Clone, std::marker::Copy)]
+struct Destination {
+    /// Column of the result in HBM.
+    result: Column,
+    /// Column of its buffer.
+    buffer: Column,
+    /// Semaphore, as i32.
+    lane: Value,
+}
+
+/// Which step has computed sums.
+#[derive(Clone, std::marker::Copy)]
+enum Sums {
+    OfStep,
+    OfStepBefore,
+}
+
+/// A grid step.
 #[derive(Clone, std::marker::Copy)]
 struct Step {
     n: Value,
     is_first: bool,
-    column: Column,
 }
 
 struct Operands<'p> {
@@ -127,18 +144,12 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     let b = &mut f.b;
     operands.start_all(b, n);
     b.when_equal(n, 0, |b| {
-        let column = Column::Known(operands.first_column());
-        operands.step(b, Step { n, is_first: true, column });
+        operands.step(b, Step { n, is_first: true });
     });
     if plan.grid.n > 1 {
-        let (first, one) = (b.i32(0), b.i32(1));
+        let first = b.i32(0);
         let later = b.cmpi(IntPredicate::Sgt, n, first);
-        b.when(later, |b| {
-            let columns = b.i32(plan.tile.n);
-            let before = b.subi(n, one);
-            let column = Column::Computed(b.muli(before, columns));
-            operands.step(b, Step { n, is_first: false, column });
-        });
+        b.when(later, |b| operands.step(b, Step { n, is_first: false }));
     }
     b.when_equal(n, plan.grid.n - 1, |b| operands.finish(b, n));
     f.finish()
@@ -335,8 +346,8 @@ impl Operands<'_> {
         } else {
             work.done.extend(parts(turns[0]));
         }
-        let mut complete = (!step.is_first).then(|| *self.plan.places(true).last().expect("a step has places"));
-        let mut taken: VecDeque<(Place, usize)> = VecDeque::new();
+        let mut complete = (!step.is_first).then(|| (self.last_place(), Sums::OfStepBefore));
+        let mut taken: VecDeque<(Place, Destination, usize)> = VecDeque::new();
         for (number, &turn) in turns.iter().enumerate() {
             let ahead = turns[number..turns.len().min(number + 1 + AHEAD)].to_vec();
             // Of the waits together, so that what lies between two has matmuls.
@@ -347,7 +358,7 @@ impl Operands<'_> {
             if next.is_some() && next_is_ahead {
                 work.wait_for_next(b);
             }
-            let is_free = turn.number > 0 || complete.is_none_or(|before| before.address != turn.place.address);
+            let is_free = turn.number > 0 || complete.is_none_or(|(before, _)| before.address != turn.place.address);
             assert!(is_free, "a place adds to sums that were taken");
             // In a later step, what the first turns need is not all there.
             work.prepare(b, turn);
@@ -364,23 +375,30 @@ impl Operands<'_> {
             if let Some(next) = next.filter(|_| next_is_ahead) {
                 work.prepare_next(b, next);
             }
-            if let Some(place) = complete.take() {
-                self.take(b, place, step, !step.is_first && number == 0);
-                taken.push_back((place, number));
+            if let Some((place, sums)) = complete.take() {
+                let to = self.destination(b, place, step, sums);
+                self.take(b, place, to.buffer);
+                taken.push_back((place, to, number));
             }
             // The start of a DMA waits for what it moves, which is not there at once.
             let is_end = number + 1 == turns.len();
-            while let Some(&(place, at)) = taken.front()
+            while let Some(&(place, to, at)) = taken.front()
                 && (is_end || at + AHEAD <= number)
             {
                 taken.pop_front();
-                self.start_store(b, place, step, !step.is_first && at == 0);
+                let copy = self.store(b, place, to);
+                b.located("start out", |b| b.start(copy));
             }
-            complete = turn.is_last.then_some(turn.place);
             if turn.is_last {
+                complete = Some((turn.place, Sums::OfStep));
                 self.reload(b, turn.place, step);
             }
         }
+    }
+
+    /// The last place of every step but the last one, whose sums the next step takes.
+    fn last_place(&self) -> Place {
+        *self.plan.places(true).last().expect("a step has places")
     }
 
     /// Puts the weights of a turn into the staging registers.
@@ -403,11 +421,9 @@ impl Operands<'_> {
         }
     }
 
-    /// Takes the sums of a place out of the accumulators. Those of the last step's last place are taken
-    /// during this one.
-    fn take(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) {
+    /// Takes the sums of a place out of the accumulators, to a column of the results' buffer on.
+    fn take(&self, b: &mut FunctionBuilder, place: Place, to: Column) {
         let (row, rows) = place.rows;
-        let column = self.column_of(b, place, step, is_of_last_step);
         let padded = rows.next_multiple_of(FEWEST_ROWS);
         let sums: Vec<Value> =
             (0..MXUS).map(|mxu| b.pop_sums(place.address, [padded, SIDE], mxu)).collect();
@@ -419,49 +435,105 @@ impl Operands<'_> {
             }
             let sum = b.slice(sum, &[0, 0], &[rows, columns]);
             let result = b.to_float(sum, float(self.plan.kernel_out()));
-            let column = column.plus(b, chunk * SIDE).value(b);
+            let column = to.plus(b, chunk * SIDE).value(b);
             let indices = [b.index(row), b.to_index(column)];
             b.store(result, self.out.chip, &indices);
         }
     }
 
-    /// First column of a place in the result.
-    fn column_of(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) -> Column {
-        if is_of_last_step {
-            return Column::Computed(self.last_column(b, step.n));
+    /// Where the result of a place goes, after waiting for what was there before.
+    fn destination(&self, b: &mut FunctionBuilder, place: Place, step: Step, sums: Sums) -> Destination {
+        if step.is_first {
+            return self.of_first_step(b, place.columns.0);
         }
-        step.column.plus(b, place.columns.0)
+        let number = match sums {
+            Sums::OfStep => self.number_of_pair(b, step, place.pair),
+            Sums::OfStepBefore => {
+                let (first, one) = (self.number_of_pair(b, step, 0), b.i32(1));
+                b.subi(first, one)
+            }
+        };
+        let to = self.of_later_step(b, number, place);
+        let results = b.i32(self.pipeline.results);
+        if self.pipeline.results < self.pairs() {
+            let before = b.subi(number, results);
+            let zero = b.i32(0);
+            let exists = b.cmpi(IntPredicate::Sge, before, zero);
+            b.when(exists, |b| {
+                let before = self.of_later_step(b, before, place);
+                let copy = self.store(b, place, before);
+                b.located("wait out", |b| b.wait(copy));
+            });
+        }
+        match sums {
+            Sums::OfStep => to,
+            Sums::OfStepBefore => {
+                let one = b.i32(1);
+                let is_second = b.cmpi(IntPredicate::Eq, step.n, one);
+                let first = self.of_first_step(b, self.last_place().columns.0);
+                self.either(b, is_second, first, to)
+            }
+        }
     }
 
-    /// First column of the last place of the step before `n`.
-    fn last_column(&self, b: &mut FunctionBuilder, n: Value) -> Value {
-        let last = |is_first: bool| self.plan.places(is_first).last().expect("a step has places").columns.0;
-        let (one, columns) = (b.i32(1), b.i32(self.plan.tile.n));
-        let is_second = b.cmpi(IntPredicate::Eq, n, one);
-        let of_first = b.i32(self.first_column() + last(true));
-        let two = b.i32(2);
-        let step = b.subi(n, two);
-        let of_later = b.muli(step, columns);
-        let offset = b.i32(last(false));
-        let of_later = b.addi(of_later, offset);
-        b.select(is_second, of_first, of_later)
+    /// Where the result of the first step's columns from this one on goes.
+    fn of_first_step(&self, b: &mut FunctionBuilder, column: usize) -> Destination {
+        Destination {
+            result: Column::Known(self.first_column() + column),
+            // The last columns, so that a ragged pair ends with the buffer.
+            buffer: Column::Known(self.pipeline.results * MXUS * SIDE + column),
+            lane: b.i32(Lane::Out as usize),
+        }
     }
 
-    /// The store of a place that begins at a column of the result.
-    fn store(&self, b: &mut FunctionBuilder, place: Place, column: Column) -> Copy {
-        let (row, column) = (b.i32(place.rows.0), column.value(b));
+    /// Where the result of a pair of later steps goes.
+    fn of_later_step(&self, b: &mut FunctionBuilder, number: Value, place: Place) -> Destination {
+        let (columns, results) = (b.i32(MXUS * SIDE), b.i32(self.pipeline.results));
+        let result = b.muli(number, columns);
+        let slot = b.remsi(number, results);
+        let buffer = b.muli(slot, columns);
+        let chunks = b.i32(self.plan.row_chunks().len());
+        let lane = b.muli(slot, chunks);
+        let number = self.plan.row_chunks().iter().position(|&rows| rows == place.rows).unwrap_or(0);
+        let offset = b.i32(self.first_lane_of_results() + number);
+        let lane = b.addi(lane, offset);
+        Destination {
+            result: Column::Computed(result),
+            buffer: Column::Computed(buffer),
+            lane,
+        }
+    }
+
+    /// One of two destinations.
+    fn either(
+        &self,
+        b: &mut FunctionBuilder,
+        is_first: Value,
+        first: Destination,
+        other: Destination,
+    ) -> Destination {
+        let mut column = |first: Column, other: Column| {
+            let (first, other) = (first.value(b), other.value(b));
+            Column::Computed(b.select(is_first, first, other))
+        };
+        let (result, buffer) = (column(first.result, other.result), column(first.buffer, other.buffer));
+        Destination { result, buffer, lane: b.select(is_first, first.lane, other.lane) }
+    }
+
+    fn first_lane_of_results(&self) -> usize {
+        Lane::Loads as usize + 2 * self.x_loads.len() + self.w_loads.len() + self.pipeline.stages
+    }
+
+    /// The store of a place.
+    fn store(&self, b: &mut FunctionBuilder, place: Place, to: Destination) -> Copy {
+        let row = b.i32(place.rows.0);
+        let (from, to_column) = (to.buffer.value(b), to.result.value(b));
         let shape = [place.rows.1, place.columns.1];
         Copy {
-            source: b.slice_memref(self.out.chip, &[row, column], &shape),
-            target: b.slice_memref(self.out.hbm, &[row, column], &shape),
-            semaphore: self.semaphore(b, Lane::Out as usize),
+            source: b.slice_memref(self.out.chip, &[row, from], &shape),
+            target: b.slice_memref(self.out.hbm, &[row, to_column], &shape),
+            semaphore: b.slice_memref(self.semaphores, &[to.lane], &[]),
         }
-    }
-
-    fn start_store(&self, b: &mut FunctionBuilder, place: Place, step: Step, is_of_last_step: bool) {
-        let column = self.column_of(b, place, step, is_of_last_step);
-        let copy = self.store(b, place, column);
-        b.located("start out", |b| b.start(copy));
     }
 
     /// After the last place that needs a stage: loads the pair that is a whole ring ahead.
@@ -491,8 +563,7 @@ impl Operands<'_> {
     fn finish(&self, b: &mut FunctionBuilder, n: Value) {
         let plan = self.plan;
         let last = *plan.places(plan.grid.n == 1).last().expect("a step has places");
-        let column = Column::Known(plan.grid.n.saturating_sub(2) * plan.tile.n);
-        let step = Step { n, is_first: plan.grid.n == 1, column };
+        let step = Step { n, is_first: plan.grid.n == 1 };
         let unused = self.unused_address(last);
         if plan.grid.n > 1 {
             let values = self.x_bf16.load(b, (0, 0), (FEWEST_ROWS, SIDE));
@@ -500,9 +571,9 @@ impl Operands<'_> {
                 b.accumulate(unused, values, mxu, true);
             }
         }
-        self.take(b, last, step, false);
-        let column = column.plus(b, last.columns.0);
-        let copy = self.store(b, last, column);
+        let to = self.destination(b, last, step, Sums::OfStep);
+        self.take(b, last, to.buffer);
+        let copy = self.store(b, last, to);
         b.located("start out", |b| b.start(copy));
         if plan.grid.n > 1 {
             for mxu in 0..MXUS {
@@ -518,24 +589,21 @@ impl Operands<'_> {
         addresses.into_iter().find(|&address| address != last.address).unwrap_or(last.address + 128)
     }
 
-    /// Waits for all stores, which share a semaphore.
+    /// Waits for the stores that no place has waited for.
     fn wait_for_stores(&self, b: &mut FunctionBuilder) {
-        let plan = self.plan;
-        for place in plan.places(true) {
-            let column = Column::Known(self.first_column() + place.columns.0);
-            let copy = self.store(b, place, column);
+        for place in self.plan.places(true) {
+            let to = self.of_first_step(b, place.columns.0);
+            let copy = self.store(b, place, to);
             b.located("wait out", |b| b.wait(copy));
         }
-        let (from, to) = (b.i32(0), b.i32(plan.grid.n - 1));
-        if plan.grid.n == 1 {
+        if self.plan.grid.n == 1 {
             return;
         }
-        b.for_each("step", from, to, |b, step| {
-            let columns = b.i32(plan.tile.n);
-            let first = Column::Computed(b.muli(step, columns));
-            for place in plan.places(false) {
-                let column = first.plus(b, place.columns.0);
-                let copy = self.store(b, place, column);
+        let (from, to) = (b.i32(self.pairs() - self.pipeline.results), b.i32(self.pairs()));
+        b.for_each("pair", from, to, |b, number| {
+            for place in self.plan.places(false).into_iter().filter(|place| place.pair == 0) {
+                let to = self.of_later_step(b, number, place);
+                let copy = self.store(b, place, to);
                 b.located("wait out", |b| b.wait(copy));
             }
         });
