@@ -25,6 +25,9 @@ const MOST_ROWS: usize = 512;
 /// Rows of bf16 that share a vector register's words.
 const ROWS_OF_WORDS: usize = 16;
 
+/// Most bundles of matmuls: more take the compiler minutes.
+const MOST_CODE: usize = 40_000;
+
 /// Most pairs of results in VMEM, each of which has semaphores.
 const MOST_RESULTS: usize = 16;
 
@@ -153,7 +156,10 @@ fn fitting(
     let beside = beside.min(first.div_ceil(PAIR));
     let blocks = (steps - 1) * pairs;
     let results = if results == usize::MAX { blocks } else { results };
-    if results > blocks || results > MOST_RESULTS {
+    // The first step and the later ones have code of their own.
+    let columns = first + if steps > 1 { tile.n } else { 0 };
+    let code = chunks * rows.max(CHUNK) * columns.div_ceil(PAIR) * k / (2 * CHUNK);
+    if results > blocks || results > MOST_RESULTS || code > MOST_CODE {
         return None;
     }
     let kept = [
