@@ -110,7 +110,7 @@ fn strips_with_ragged_chunks() {
 }
 
 /// Kernels that assign matmuls to MXUs: ragged rows, columns and k-blocks, one and several steps, a pair of
-/// chunks that is cut along K, and more pairs than stages.
+/// chunks that is cut along K, and more pairs than stages or than results in VMEM.
 #[test]
 fn strips_that_assign_matmuls_to_mxus() {
     use ScaleGranularity::{Block, Token};
@@ -119,6 +119,7 @@ fn strips_that_assign_matmuls_to_mxus() {
         ((300, 1100, 1100), Block),
         ((527, 1508, 700), Block),
         ((200, 3300, 1300), Token),
+        ((144, 11_000, 512), Token),
         ((600, 3600, 512), Token),
         ((1050, 1030, 901), Token),
     ] {

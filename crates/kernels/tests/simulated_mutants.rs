@@ -167,6 +167,33 @@ fn a_dropped_wait_of_a_strip() {
     }
 }
 
+/// Kernels that assign matmuls to MXUs: several steps, with few results in VMEM, and rows in several chunks.
+#[test]
+fn a_dropped_wait_or_matmul_of_assigned_ones() {
+    let token = ActivationKind::Fp8(ScaleGranularity::Token);
+    let chip = TpuChip::named("tpu7x").expect("the chip is known");
+    for ((m, n, k), tile, keeps_results) in
+        [((144, 11_000, 512), (160, 1024, 512), false), ((530, 2100, 640), (544, 512, 640), true)]
+    {
+        let problem = Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_x(token);
+        let tile = Dims { m: tile.0, n: tile.1, k: tile.2 };
+        let plan = TpuPlan::with_tile(&problem, chip, Strategy::Strip, BlockMode::Auto, tile);
+        let plan = plan.expect("the chip takes it");
+        let pipeline = plan.mxu_pipeline.expect("it assigns matmuls");
+        assert_eq!(pipeline.results >= (plan.grid.n - 1) * plan.tile.n / 512, keeps_results);
+        let original = Original::of(&plan);
+        let none = Mutant { what: String::new(), lines: original.lines.clone() };
+        assert_eq!(original.trouble(&none), None);
+        let waits = original.lines(|line| line.contains("tpu.wait_dma2"));
+        let mutants = waits.map(|(number, _)| original.replaced(number, &[], "no wait"));
+        original.assert_caught(mutants.collect(), 7);
+        let pushes = original.lines(|line| line.contains("matmul_push_rhs")).step_by(5);
+        let sums = original.lines(|line| line.contains("matmul_acc_lhs")).step_by(7);
+        let mutants = pushes.chain(sums).map(|(number, _)| original.replaced(number, &[], "no matmul"));
+        original.assert_caught(mutants.collect(), 7);
+    }
+}
+
 #[test]
 fn a_swapped_slot() {
     let flip = |ty: &'static str| {

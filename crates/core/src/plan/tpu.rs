@@ -377,7 +377,9 @@ impl TpuPlan {
             tile,
             grid,
             chunk: match row_pipeline {
-                _ if mxu_pipeline.is_some() => (mxu_pipeline.map_or(0, |pipeline| pipeline.rows), tile::CHUNK),
+                _ if mxu_pipeline.is_some() => {
+                    (mxu_pipeline.map_or(0, |pipeline| pipeline.rows), tile::CHUNK)
+                }
                 Some(_) => rows::chunk(problem, tile),
                 None if in_lanes => lanes::chunk(tile),
                 None => tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline.is_some()),

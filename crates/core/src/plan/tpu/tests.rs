@@ -229,7 +229,12 @@ fn operands_are_not_padded() {
     assert_eq!((pipelined.given().m, pipelined.padded.m, pipelined.padding_cycles()), (1027, 1536, 0.0));
     let columns = plan_of("1024x1900x2048:128", tile);
     assert_eq!((columns.given().n, columns.padded.n, columns.padding_cycles()), (1900, 2048, 0.0));
-    let streamed = plan_of("1027x1000x2000:128", Dims { m: 1056, ..tile });
+    let quantized = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token);
+    let problem: Problem = "1027x1000x2000:128".parse().unwrap();
+    let problem = problem.with_x(quantized);
+    let tile = Dims { m: 1056, ..tile };
+    let streamed =
+        TpuPlan::with_tile(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Large, tile).unwrap();
     assert!(streamed.weight_pipeline.unwrap().is_resident);
     assert_eq!((streamed.held(), streamed.padding_cycles()), (Dims { m: 1027, n: 1000, k: 2000 }, 0.0));
     assert_eq!(streamed.weight_blocks().iter().map(|(_, columns)| columns).sum::<usize>(), 1000);
@@ -334,4 +339,74 @@ fn parts_of_results_are_whole_tiles() {
             assert!(most_parts(m, out) <= Some(1), "{m} {out:?}");
         }
     }
+}
+
+/// Whatever the plan: every place is multiplied over all of K, sums are taken before their accumulators are
+/// used again, and all operands are loaded.
+#[test]
+fn assigned_matmuls_cover_the_product() {
+    let mut plans = 0;
+    for (m, n, k) in [
+        (300, 1100, 1100),
+        (527, 1508, 5100),
+        (1050, 1030, 901),
+        (144, 11_000, 512),
+        (1073, 3584, 8192),
+        (2565, 7168, 2048),
+        (256, 6144, 12_288),
+        (768, 2112, 7168),
+    ] {
+        for granularity in [ScaleGranularity::Token, ScaleGranularity::Block] {
+            let problem = Problem::new(m, n, k, QuantBlock::B128).unwrap();
+            let problem = problem.with_x(ActivationKind::Fp8(granularity)).with_out(FloatKind::Bf16);
+            let candidates = TpuPlan::candidates(&problem, chip("tpu7x"), Strategy::Strip).into_iter();
+            for plan in candidates.filter(|plan| plan.mxu_pipeline.is_some()) {
+                covers_the_product(&plan);
+                let value = serde_json::to_value(&plan).unwrap();
+                assert_eq!(TpuPlan::deserialize(value).unwrap(), plan, "{problem}");
+                plans += 1;
+            }
+        }
+    }
+    assert!(plans > 16, "only {plans} plans");
+}
+
+fn covers_the_product(plan: &TpuPlan) {
+    let (problem, tile) = (plan.problem, plan.tile);
+    let name = format!("{problem} tile {tile}");
+    let rows: usize = plan.row_chunks().iter().map(|rows| rows.1).sum();
+    assert_eq!(rows, problem.m, "{name}");
+    let later = (plan.grid.n - 1) * tile.n;
+    assert_eq!(plan.first_step_columns() + later, problem.n, "{name}");
+    for is_first in [true, false].into_iter().take(plan.grid.n) {
+        let turns = plan.turns(is_first);
+        let columns = if is_first { plan.first_step_columns() } else { tile.n };
+        let area: usize = plan.places(is_first).iter().map(|place| place.rows.1 * place.columns.1).sum();
+        assert_eq!(area, problem.m * columns, "{name}");
+        for place in plan.places(is_first) {
+            let own = turns.iter().filter(|turn| turn.place == place);
+            let mut slices: Vec<_> =
+                own.flat_map(|turn| [turn.of_mxu(0), turn.of_mxu(1)]).map(|(_, slice)| slice).collect();
+            slices.sort_unstable();
+            let times = if place.halves { 1 } else { 2 };
+            let expected: Vec<_> = (0..plan.mxu_slices()).flat_map(|slice| vec![slice; times]).collect();
+            assert_eq!(slices, expected, "{name}");
+        }
+        // The sums of a place are taken during the turn after its last one.
+        for (number, turn) in turns.iter().enumerate().filter(|(_, turn)| turn.number == 0) {
+            let before = &turns[..number];
+            let open = before.iter().rev().take(1).filter(|turn| turn.is_last).map(|turn| turn.place);
+            let begun = before.iter().map(|turn| turn.place);
+            let unfinished =
+                begun.filter(|place| !before.iter().any(|turn| turn.place == *place && turn.is_last));
+            for place in open.chain(unfinished) {
+                assert_ne!(place.address, turn.place.address, "{name}");
+            }
+        }
+        let last = turns.last().unwrap().place;
+        assert_eq!((last.address, last.rows.0 + last.rows.1), (0, problem.m), "{name}");
+    }
+    let loaded = |loads: Vec<super::Load>| loads.iter().map(|load| load.rows.1 * load.k.1).sum::<usize>();
+    assert_eq!(loaded(plan.x_loads()), problem.m * problem.k, "{name}");
+    assert_eq!(loaded(plan.first_loads()), plan.first_step_columns() * problem.k, "{name}");
 }

@@ -358,7 +358,8 @@ impl Operands<'_> {
             if next.is_some() && next_is_ahead {
                 work.wait_for_next(b);
             }
-            let is_free = turn.number > 0 || complete.is_none_or(|(before, _)| before.address != turn.place.address);
+            let is_free =
+                turn.number > 0 || complete.is_none_or(|(before, _)| before.address != turn.place.address);
             assert!(is_free, "a place adds to sums that were taken");
             // In a later step, what the first turns need is not all there.
             work.prepare(b, turn);
@@ -425,8 +426,7 @@ impl Operands<'_> {
     fn take(&self, b: &mut FunctionBuilder, place: Place, to: Column) {
         let (row, rows) = place.rows;
         let padded = rows.next_multiple_of(FEWEST_ROWS);
-        let sums: Vec<Value> =
-            (0..MXUS).map(|mxu| b.pop_sums(place.address, [padded, SIDE], mxu)).collect();
+        let sums: Vec<Value> = (0..MXUS).map(|mxu| b.pop_sums(place.address, [padded, SIDE], mxu)).collect();
         let of_chunks = if place.halves { vec![sum_apart(b, sums)] } else { sums };
         for (chunk, sum) in of_chunks.into_iter().enumerate() {
             let columns = SIDE.min(place.columns.1.saturating_sub(chunk * SIDE));
@@ -497,11 +497,7 @@ impl Operands<'_> {
         let number = self.plan.row_chunks().iter().position(|&rows| rows == place.rows).unwrap_or(0);
         let offset = b.i32(self.first_lane_of_results() + number);
         let lane = b.addi(lane, offset);
-        Destination {
-            result: Column::Computed(result),
-            buffer: Column::Computed(buffer),
-            lane,
-        }
+        Destination { result: Column::Computed(result), buffer: Column::Computed(buffer), lane }
     }
 
     /// One of two destinations.
@@ -803,10 +799,7 @@ impl Operands<'_> {
 fn parts(turn: Turn) -> Vec<Part> {
     let of_mxu = |mxu| {
         let (chunk, slice) = turn.of_mxu(mxu);
-        [
-            Part::Columns { pair: turn.place.pair, chunk, slice },
-            Part::Rows { row: turn.place.rows.0, slice },
-        ]
+        [Part::Columns { pair: turn.place.pair, chunk, slice }, Part::Rows { row: turn.place.rows.0, slice }]
     };
     (0..MXUS).flat_map(of_mxu).collect()
 }
