@@ -83,11 +83,11 @@ pub(super) fn design() -> Option<Microarchitecture> {
 pub fn cpu_id() -> Option<CpuId> {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::__cpuid;
-        let vendor = __cpuid(0);
+        use super::cpuid::cpuid;
+        let vendor = cpuid(0, 0);
         let bytes: Vec<u8> =
             [vendor.ebx, vendor.edx, vendor.ecx].into_iter().flat_map(u32::to_le_bytes).collect();
-        Some(CpuId::new(String::from_utf8_lossy(&bytes).into_owned(), __cpuid(1).eax))
+        Some(CpuId::new(String::from_utf8_lossy(&bytes).into_owned(), cpuid(1, 0).eax))
     }
     #[cfg(not(target_arch = "x86_64"))]
     None

@@ -28,6 +28,8 @@ mod affinity;
 mod auto;
 mod claims;
 mod convert;
+#[cfg(target_arch = "x86_64")]
+mod cpuid;
 pub mod dispatch;
 mod dma;
 mod executor;

@@ -212,10 +212,12 @@ unsafe extern "C" fn cuEventSynchronize(event: CUevent) -> CUresult {
     }
 }
 
-/// A warp instruction takes a nanosecond, and nothing else takes time: the same work takes the same time, and
-/// a kernel that does more takes longer.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult {
+/// `cuEventElapsedTime`. A warp instruction takes a nanosecond, and nothing else takes time: the same work
+/// takes the same time, and a kernel that does more takes longer.
+///
+/// Not exported: a test that exports its symbols holds a second copy of the driver, and the dynamic linker
+/// would resolve the pointer to this function to that copy, which knows no events.
+unsafe extern "C" fn elapsed_time(milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult {
     let driver = driver();
     let stamp = |event: CUevent| {
         let (stream, position) = driver.events.get(&handle(event))?;
@@ -241,7 +243,7 @@ unsafe extern "C" fn cuGetProcAddress_v2(
         return CUresult::CUDA_ERROR_NOT_FOUND;
     }
     // SAFETY: the caller's promise.
-    unsafe { give(function, cuEventElapsedTime as *mut c_void) }
+    unsafe { give(function, elapsed_time as *mut c_void) }
 }
 
 #[unsafe(no_mangle)]

@@ -1,12 +1,8 @@
 //! Whether this process may use tiles.
 
-use std::{
-    arch::{
-        asm,
-        x86_64::{__cpuid, __cpuid_count},
-    },
-    sync::OnceLock,
-};
+use std::{arch::asm, sync::OnceLock};
+
+use crate::cpu::cpuid::cpuid;
 
 /// Whether tiles can be used: the CPU has them, the operating system saves them, and it permits this process
 /// to use them. Permission is asked for once; threads inherit it.
@@ -21,10 +17,10 @@ fn has_tiles() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     // Tile configuration and tile data.
     const TILE_STATE: u64 = 0b11 << 17;
-    if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE == 0 {
+    if cpuid(0, 0).eax < 7 || cpuid(1, 0).ecx & OSXSAVE == 0 {
         return false;
     }
-    let features = __cpuid_count(7, 0).edx;
+    let features = cpuid(7, 0).edx;
     if features & AMX_BF16 == 0 || features & AMX_TILE == 0 {
         return false;
     }
