@@ -14,7 +14,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::{
     memory::DOUBLE_BUFFERED,
-    mxus::{Load, Place, Turn},
+    mxus::{Load, MxuPipeline, Place, Turn},
+    rows::RowPipeline,
+    weights::WeightPipeline,
 };
 use super::{
     BufferId, ElementType, MemoryMap, MemorySpace, PlanError, PlannedBuffer, rebuilt, require_countable,
@@ -103,43 +105,6 @@ pub enum Arithmetic {
     Widened,
     /// Both operands scaled in f32, rounded to bf16 once, and multiplied over all of the tile's K.
     Dequantized,
-}
-
-/// The weight pipeline of a strip kernel that keeps x in VMEM: many DMAs of whole-K weight blocks in
-/// flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct WeightPipeline {
-    /// Rows of w in one stage: columns of the result.
-    pub columns: usize,
-    /// Stages in VMEM.
-    pub stages: usize,
-    /// Whether all of w has a place in VMEM and one grid step multiplies it. Then the first and the last
-    /// block may be smaller: see [`TpuPlan::weight_blocks`].
-    pub is_resident: bool,
-    /// Rows of w in the first and the last block.
-    pub ends: (usize, usize),
-}
-
-/// The pipeline of a strip kernel that keeps w in VMEM: blocks of whole-K rows of x stream past it. Products
-/// are computed transposed, with rows of x along the lanes, where a scale per row costs nothing to repeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct RowPipeline {
-    /// Blocks of x in VMEM; with one, all of x is there and one grid step multiplies it.
-    pub stages: usize,
-}
-
-/// The pipeline of a strip kernel that keeps x in VMEM and assigns every matmul to an MXU, so that sums may
-/// stay there across waits. Weights stream in pairs of chunks of columns, one for each MXU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct MxuPipeline {
-    /// Most rows of x that are multiplied at once.
-    pub rows: usize,
-    /// Pairs of chunks of weights in VMEM, besides those of the first step.
-    pub stages: usize,
-    /// Pairs that the first step multiplies in turns, so that the MXUs take longer than dequantizing x.
-    pub beside: usize,
-    /// Pairs of results in VMEM, besides those of the first step.
-    pub results: usize,
 }
 
 /// The cost estimate that the compiler is given.

@@ -4,14 +4,13 @@
 //! them for as long as a matmul takes to complete. Where the kernel does, sums may stay in the accumulators
 //! across the wait, and weights in the staging registers.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
-    Dims, MxuPipeline, TpuPlan, memory,
+    Dims, TpuPlan, memory,
     tile::{CHUNK, FEW_ROWS, ModelledCycles, ROW_UNIT},
 };
-use crate::{
-    ActivationKind, Problem, QuantBlock, ScaleGranularity, Strategy,
-    device::tpu::{Fp8Support, TpuChip},
-};
+use crate::{ActivationKind, Problem, QuantBlock, ScaleGranularity, Strategy, device::tpu::TpuChip};
 
 /// MXUs of a core.
 const MXUS: usize = 2;
@@ -57,6 +56,20 @@ const PLACE: f64 = 15.0;
 
 /// Cycles from the last matmul to the start of its result's store.
 const LAST: f64 = 330.0;
+
+/// The pipeline of a strip kernel that keeps x in VMEM and assigns every matmul to an MXU, so that sums may
+/// stay there across waits. Weights stream in pairs of chunks of columns, one for each MXU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MxuPipeline {
+    /// Most rows of x that are multiplied at once.
+    pub rows: usize,
+    /// Pairs of chunks of weights in VMEM, besides those of the first step.
+    pub stages: usize,
+    /// Pairs that the first step multiplies in turns, so that the MXUs take longer than dequantizing x.
+    pub beside: usize,
+    /// Pairs of results in VMEM, besides those of the first step.
+    pub results: usize,
+}
 
 /// Rows of x and columns of w whose product is summed in the accumulators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,11 +127,11 @@ pub(super) fn pipeline(
     tile: Dims,
     padded: Dims,
 ) -> Option<MxuPipeline> {
-    let native = chip.fp8 == Fp8Support::Native && chip.mxu_side == CHUNK;
+    let controls = chip.mxu_control.is_some() && chip.mxu_side == CHUNK;
     let codes = matches!(problem.x, ActivationKind::Fp8(_)) && problem.quant_block == QuantBlock::B128;
     let rows = problem.m.next_multiple_of(ROW_UNIT);
     let whole = tile.m == rows && tile.k == padded.k && problem.m > FEW_ROWS && tile.k >= PAIR;
-    if strategy != Strategy::Strip || !native || !codes || !whole {
+    if strategy != Strategy::Strip || !controls || !codes || !whole {
         return None;
     }
     // With all results in VMEM no place waits for the store of another.
@@ -147,7 +160,7 @@ fn fitting(
     // Sums of the last place of a step are taken out during the next one, from a fixed address.
     let least = problem.m.div_ceil(MOST_ROWS);
     let is_even = |chunks: &usize| steps == 1 || (pairs * chunks).is_multiple_of(2);
-    let fills = |chunks: &usize| *chunks == least || problem.m >= chunks * CHUNK;
+    let fills = |chunks: &usize| *chunks == least || problem.m.div_ceil(*chunks) + ROWS_OF_WORDS > CHUNK;
     let chunks = [least, least + 1].into_iter().filter(fills).find(is_even)?;
     let rows = problem.m.div_ceil(chunks).next_multiple_of(ROWS_OF_WORDS);
     let bytes = memory::full_tile_bytes;

@@ -4,14 +4,24 @@
 //! all sublanes share; beside rows it would have to be repeated along the lanes, which takes longer than the
 //! matmuls of few columns, or than those of large quantization blocks.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
-    Arithmetic, DOUBLE_BUFFERED, Dims, RowPipeline, TpuPlan, memory,
+    Arithmetic, DOUBLE_BUFFERED, Dims, TpuPlan, memory,
     tile::{self, CHUNK, FEW_ROWS, ModelledCycles},
 };
 use crate::{
     ActivationKind, Problem, Strategy,
     device::tpu::{Fp8Support, TpuChip},
 };
+
+/// The pipeline of a strip kernel that keeps w in VMEM: blocks of whole-K rows of x stream past it. Products
+/// are computed transposed, with rows of x along the lanes, where a scale per row costs nothing to repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RowPipeline {
+    /// Blocks of x in VMEM; with one, all of x is there and one grid step multiplies it.
+    pub stages: usize,
+}
 
 /// Most columns of the result: with more, dequantizing rows of x is cheaper than scaling every product.
 const MOST_COLUMNS: usize = 768;

@@ -1,12 +1,29 @@
 //! Strips that keep x in VMEM while blocks of weights stream past it.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
-    Arithmetic, DOUBLE_BUFFERED, Dims, TpuPlan, WeightPipeline, lanes, memory,
+    Arithmetic, DOUBLE_BUFFERED, Dims, TpuPlan, lanes, memory,
     tile::{
         CHUNK, FEW_ROWS, ModelledCycles, ROW_UNIT, drain, mxu_cycles, per_row, preparing_x, vector_cycles,
     },
 };
 use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
+
+/// The weight pipeline of a strip kernel that keeps x in VMEM: many DMAs of whole-K weight blocks in
+/// flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct WeightPipeline {
+    /// Rows of w in one stage: columns of the result.
+    pub columns: usize,
+    /// Stages in VMEM.
+    pub stages: usize,
+    /// Whether all of w has a place in VMEM and one grid step multiplies it. Then the first and the last
+    /// block may be smaller: see [`TpuPlan::weight_blocks`].
+    pub is_resident: bool,
+    /// Rows of w in the first and the last block.
+    pub ends: (usize, usize),
+}
 
 /// Cycles of the grid's loop per step, where the kernel does its own DMAs.
 const GRID_STEP: f64 = 25.0;
