@@ -121,6 +121,7 @@ fn strips_that_assign_matmuls_to_mxus() {
         ((200, 3300, 1300), Token),
         ((144, 11_000, 512), Token),
         ((600, 3600, 512), Token),
+        ((600, 2300, 384), Token),
         ((1050, 1030, 901), Token),
     ] {
         let (m, n, k) = shape;

@@ -113,8 +113,8 @@ pub struct Load {
     pub k: (usize, usize),
 }
 
-/// Grid steps. The first one takes what the others leave over, a whole tile at least, and as many pairs as it
-/// multiplies in turns.
+/// Grid steps. The first one takes what the others leave over, a whole tile at least, and as many pairs as
+/// it multiplies in turns.
 pub(super) fn steps(problem: &Problem, tile: Dims, beside: usize) -> usize {
     1 + problem.n.saturating_sub(tile.n.max(beside * PAIR)) / tile.n
 }
@@ -130,7 +130,7 @@ pub(super) fn pipeline(
     let controls = chip.mxu_control.is_some() && chip.mxu_side == CHUNK;
     let codes = matches!(problem.x, ActivationKind::Fp8(_)) && problem.quant_block == QuantBlock::B128;
     let rows = problem.m.next_multiple_of(ROW_UNIT);
-    let whole = tile.m == rows && tile.k == padded.k && problem.m > FEW_ROWS && tile.k >= PAIR;
+    let whole = tile.m == rows && tile.k == padded.k && problem.m > FEW_ROWS && tile.k > CHUNK;
     if strategy != Strategy::Strip || !controls || !codes || !whole {
         return None;
     }
@@ -139,8 +139,8 @@ pub(super) fn pipeline(
     sizes.into_iter().find_map(|(beside, results)| fitting(problem, chip, tile, beside, results))
 }
 
-/// The pipeline whose first step multiplies so many pairs in turns, with room for so many pairs of results, if
-/// it fits.
+/// The pipeline whose first step multiplies so many pairs in turns, with room for so many pairs of results,
+/// if it fits.
 fn fitting(
     problem: &Problem,
     chip: &TpuChip,
@@ -207,9 +207,9 @@ impl TpuPlan {
         self.problem.n - (self.grid.n - 1) * self.tile.n
     }
 
-    /// Pairs of chunks of columns of the first step of such a kernel, or of a later one, in the order in which
-    /// they are multiplied: first column and number. The next step takes the last sums as those of a whole
-    /// pair.
+    /// Pairs of chunks of columns of the first step of such a kernel, or of a later one, in the order in
+    /// which they are multiplied: first column and number. The next step takes the last sums as those of a
+    /// whole pair.
     fn pairs(&self, is_first: bool) -> Vec<(usize, usize)> {
         let columns = if is_first { self.first_step_columns() } else { self.tile.n };
         let rest = columns % PAIR;
@@ -297,13 +297,14 @@ impl TpuPlan {
         let rates = &self.chip.rates;
         let arriving = (rows + columns) as f64 / rates.hbm_bytes_per_cycle();
         let multiplying = (rows.max(CHUNK) * columns) as f64 / rates.bf16_products;
+        let least = (k / MOST_PARTS).next_multiple_of(CHUNK).max(FIRST_PART);
         let mut begins = vec![0, FIRST_PART];
         while begins.len() < MOST_PARTS {
             let last = begins[begins.len() - 1];
             // A slice is dequantized before it is multiplied.
             let meanwhile = (last - CHUNK) as f64 * multiplying / arriving;
             let next = (FIRST_PART + meanwhile as usize) / CHUNK * CHUNK;
-            begins.push(next.max(last + FIRST_PART));
+            begins.push(next.max(last + least));
         }
         begins.retain(|&begin| begin == 0 || begin + CHUNK < k);
         begins
@@ -315,8 +316,8 @@ impl TpuPlan {
     }
 }
 
-/// Semaphores: of the scales of w and x and of the first step's results, of each DMA of x and of its scales, of
-/// each DMA and stage of the weights, and of each place of later results.
+/// Semaphores: of the scales of w and x and of the first step's results, of each DMA of x and of its scales,
+/// of each DMA and stage of the weights, and of each place of later results.
 pub(super) fn semaphores(plan: &TpuPlan, pipeline: MxuPipeline) -> usize {
     let results = pipeline.results * plan.row_chunks().len();
     3 + 2 * plan.x_loads().len() + plan.first_loads().len() + pipeline.stages + results

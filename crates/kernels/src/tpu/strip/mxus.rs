@@ -1,10 +1,10 @@
 //! Strips with x in VMEM for the whole kernel, whose matmuls the kernel itself assigns to the MXUs.
 //!
-//! The compiler moves nothing across a wait for a DMA, and takes all sums out of the MXUs before it. Here sums
-//! stay in the accumulators, and the next weights in the staging registers, so that the MXUs are busy on both
-//! sides of a wait: a place, some rows of x times a pair of chunks of columns, is multiplied slice by slice
-//! along K, the operands of the next slices are dequantized beside it, and its sums are taken out during the
-//! next place. The first operands arrive in parts along K.
+//! The compiler moves nothing across a wait for a DMA, and takes all sums out of the MXUs before it. Here
+//! sums stay in the accumulators, and the next weights in the staging registers, so that the MXUs are busy on
+//! both sides of a wait: a place, some rows of x times a pair of chunks of columns, is multiplied slice by
+//! slice along K, the operands of the next slices are dequantized beside it, and its sums are taken out
+//! during the next place. The first operands arrive in parts along K.
 
 mod operands;
 mod results;
