@@ -16,7 +16,7 @@ pub(crate) const PLOTS: [(&str, &str); 4] = [
     ("bench/record/h200/sample_91.json", "docs/h200-sample.svg"),
     ("bench/record/cpu-tune-judge-zen-5-2026-11-19-c.json", "docs/cpu-judge.svg"),
     ("bench/record/torch-cpu-judge-zen5-2026-11-18.json", "docs/torch-cpu-judge.svg"),
-    ("bench/record/tpu7x-sample-62-2026-11-19.json", "docs/tpu-sample.svg"),
+    ("bench/record/tpu7x-sample-64-2026-11-20.json", "docs/tpu-sample.svg"),
 ];
 
 const WIDTH: f64 = 760.0;

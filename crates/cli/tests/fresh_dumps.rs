@@ -49,16 +49,25 @@ fn activations_of_every_kind_pass() {
 
 #[test]
 fn operands_that_stay_on_chip_pass() {
-    // x arrives in two parts while weights stream; in one, beside several blocks of weights; and has its
-    // codes along the lanes.
-    for shape in ["512x2048x512:128", "300x1024x1024:128", "100x2048x1024:128"] {
+    let bf16 = &["--x", "bf16"][..];
+    for (shape, x, prefetched) in [
+        // x arrives in two parts while weights stream; in one, beside several blocks of weights; and has its
+        // codes along the lanes.
+        ("512x2048x512:128", bf16, "1 data operand"),
+        ("300x1024x1024:128", bf16, "1 data operand"),
+        ("100x2048x1024:128", &[][..], "1 data operand"),
+        // Both operands arrive in parts, and the kernel assigns matmuls to MXUs, in one step and in several.
+        ("300x1024x1024:128", &[][..], "2 data operands"),
+        ("530x2100x1000:128", &[][..], "2 data operands"),
+    ] {
         let place = TempDir::new().unwrap();
-        check_in(&place, "tpu7x", shape, &[]);
+        check_in(&place, "tpu7x", shape, x);
         let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
         let output =
             command.args(["verify", "v4_whole_k_strip"]).current_dir(place.path().join("out")).output();
         let said = String::from_utf8(output.unwrap().stdout).unwrap();
-        assert!(said.contains("PASS double-buffered  1 data operand prefetched"), "{shape}: {said}");
+        let passed = format!("PASS double-buffered  {prefetched} prefetched");
+        assert!(said.contains(&passed), "{shape}: {said}");
     }
 }
 
