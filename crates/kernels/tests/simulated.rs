@@ -6,7 +6,7 @@ use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::tpu::TpuChip,
     exact::ExactOperands,
-    plan::tpu::{BlockMode, TpuPlan},
+    plan::tpu::{BlockMode, Dims, TpuPlan},
     sample::Operands,
 };
 use octile_kernels::tpu::emit;
@@ -129,6 +129,23 @@ fn strips_that_assign_matmuls_to_mxus() {
         let problem = problem(m, n, k, QuantBlock::B128).with_x(kind).with_out(FloatKind::Bf16);
         check_plans(problem, |plan| plan.mxu_pipeline.is_some());
     }
+}
+
+/// A rest of few columns, each MXU's half of which is one slice long, and no room for two pairs in turns: the
+/// next pair must not take its buffer.
+#[test]
+fn a_short_rest_keeps_its_weights() {
+    let chip = TpuChip::named("tpu7x").expect("the chip is known");
+    let problem = problem(512, 22_200, 512, QuantBlock::B128);
+    let problem = problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token));
+    let tile = Dims { m: 512, n: 22_272, k: 512 };
+    let plan = TpuPlan::with_tile(&problem, chip, Strategy::Strip, BlockMode::Auto, tile);
+    let plan = plan.expect("the chip takes it");
+    assert_eq!(plan.mxu_pipeline.map(|pipeline| pipeline.beside), Some(1));
+    let exact = ExactOperands::new(problem, 0, 7);
+    let outcome = run(&module(&plan), &exact.operands);
+    assert_eq!(outcome.findings, []);
+    assert_eq!(exact.compare(&outcome.outputs[0].to_f32()).wrong, 0);
 }
 
 /// Simulates every candidate of the strip strategy.

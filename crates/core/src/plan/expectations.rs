@@ -79,7 +79,7 @@ impl TpuPlan {
             expectations.exemptions.push(Exemption::ScalesPerRow);
         }
         let blocks = match (self.row_pipeline, self.weight_pipeline) {
-            _ if self.mxu_pipeline.is_some() => self.grid.n + self.row_chunks().len(),
+            _ if self.mxu_pipeline.is_some() => self.blocks_beside_matmuls(),
             (Some(_), _) => self.grid.m * self.row_blocks().len(),
             (None, Some(pipeline)) => {
                 self.problem.n.div_ceil(pipeline.columns).max(self.weight_blocks().len())

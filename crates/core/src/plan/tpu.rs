@@ -286,7 +286,10 @@ impl TpuPlan {
         ];
         for (_, streams) in others.into_iter().filter(|(may, _)| *may) {
             let other = streaming(streams);
-            let streams_weights = other.weight_pipeline.is_some() || other.mxu_pipeline.is_some();
+            let streams_weights = match streams {
+                Streams::WeightsToMxus => other.mxu_pipeline.is_some(),
+                _ => other.weight_pipeline.is_some(),
+            };
             let fits = memory::vmem_budget(&other) <= memory::usable_vmem(chip);
             if streams_weights && fits && other.modelled_cycles() < plan.modelled_cycles() {
                 plan = other;
@@ -327,10 +330,10 @@ impl TpuPlan {
             None => weights::pipeline(problem, chip, strategy, tile, padded, in_lanes),
         };
         let few_rows = weight_pipeline.is_some() && (padded.m <= tile::FEW_ROWS || in_lanes);
-        let arithmetic = match row_pipeline {
-            _ if mxu_pipeline.is_some() => Arithmetic::Dequantized,
-            Some(_) => rows::arithmetic(problem, tile),
-            None => arithmetic(problem, strategy, few_rows),
+        let arithmetic = match (mxu_pipeline, row_pipeline) {
+            (Some(_), _) => Arithmetic::Dequantized,
+            (None, Some(_)) => rows::arithmetic(problem, tile),
+            (None, None) => arithmetic(problem, strategy, few_rows),
         };
         let mut plan = Self {
             problem: *problem,
@@ -341,13 +344,11 @@ impl TpuPlan {
             padded,
             tile,
             grid,
-            chunk: match row_pipeline {
-                _ if mxu_pipeline.is_some() => {
-                    (mxu_pipeline.map_or(0, |pipeline| pipeline.rows), tile::CHUNK)
-                }
-                Some(_) => rows::chunk(problem, tile),
-                None if in_lanes => lanes::chunk(tile),
-                None => tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline.is_some()),
+            chunk: match (mxu_pipeline, row_pipeline) {
+                (Some(pipeline), _) => (pipeline.rows, tile::CHUNK),
+                (None, Some(_)) => rows::chunk(problem, tile),
+                (None, None) if in_lanes => lanes::chunk(tile),
+                (None, None) => tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline.is_some()),
             },
             weight_pipeline,
             row_pipeline,

@@ -223,7 +223,11 @@ pub(super) fn traffic(plan: &TpuPlan) -> usize {
     let scales = |(rows, cols)| moved(plan.steps(), rows, cols, F32.bytes());
     [
         moved(x_loads, tile.m, tile.k, plan.x_element().bytes()),
-        moved(w_loads, tile.n, tile.k, F8E4M3.bytes()),
+        match plan.mxu_pipeline {
+            // The first step may take more columns than a tile has.
+            Some(_) => moved(1, plan.problem.n, tile.k, F8E4M3.bytes()),
+            None => moved(w_loads, tile.n, tile.k, F8E4M3.bytes()),
+        },
         scales(plan.w_scale_tile()),
         scales(plan.x_scale_tile()),
         moved(1, plan.padded.m, plan.padded.n, plan.kernel_out().bytes()),

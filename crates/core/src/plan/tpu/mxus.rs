@@ -134,19 +134,21 @@ pub(super) fn pipeline(
     if strategy != Strategy::Strip || !controls || !codes || !whole {
         return None;
     }
-    // With all results in VMEM no place waits for the store of another.
-    let sizes = [(2, usize::MAX), (2, 3), (2, 2), (1, usize::MAX), (1, 3), (1, 2)];
+    // Two pairs in turns hide that x is dequantized; with all results in VMEM no place waits for the store of
+    // another.
+    let sizes =
+        [2, 1].into_iter().flat_map(|beside| [None, Some(3), Some(2)].map(|results| (beside, results)));
     sizes.into_iter().find_map(|(beside, results)| fitting(problem, chip, tile, beside, results))
 }
 
-/// The pipeline whose first step multiplies so many pairs in turns, with room for so many pairs of results,
-/// if it fits.
+/// The pipeline whose first step multiplies so many pairs in turns, with room for so many pairs of results, or
+/// for all, if it fits.
 fn fitting(
     problem: &Problem,
     chip: &TpuChip,
     tile: Dims,
     beside: usize,
-    results: usize,
+    results: Option<usize>,
 ) -> Option<MxuPipeline> {
     let steps = steps(problem, tile, beside);
     let pairs = tile.n / PAIR;
@@ -163,15 +165,18 @@ fn fitting(
     let fills = |chunks: &usize| *chunks == least || problem.m.div_ceil(*chunks) + ROWS_OF_WORDS > CHUNK;
     let chunks = [least, least + 1].into_iter().filter(fills).find(is_even)?;
     let rows = problem.m.div_ceil(chunks).next_multiple_of(ROWS_OF_WORDS);
+    // Whole words of rows may take fewer chunks.
+    let chunks = Some(problem.m.div_ceil(rows)).filter(is_even)?;
     let bytes = memory::full_tile_bytes;
-    let (k, first) = (tile.k.next_multiple_of(CHUNK), problem.n - (steps - 1) * tile.n);
+    let (k, first) = (tile.k.div_ceil(CHUNK).saturating_mul(CHUNK), problem.n - (steps - 1) * tile.n);
     let token = problem.x.granularity() == Some(ScaleGranularity::Token);
     let beside = beside.min(first.div_ceil(PAIR));
     let blocks = (steps - 1) * pairs;
-    let results = if results == usize::MAX { blocks } else { results };
+    let results = results.unwrap_or(blocks);
     // The first step and the later ones have code of their own.
     let columns = first + if steps > 1 { tile.n } else { 0 };
-    let code = chunks * rows.max(CHUNK) * columns.div_ceil(PAIR) * k / (2 * CHUNK);
+    let code =
+        (chunks * rows.max(CHUNK)).saturating_mul(columns.div_ceil(PAIR)).saturating_mul(k) / (2 * CHUNK);
     if results > blocks || results > MOST_RESULTS || code > MOST_CODE {
         return None;
     }
@@ -180,7 +185,7 @@ fn fitting(
         bytes(&[chunks * rows, k], 2),
         if token { bytes(&[tile.m, tile.k / problem.quant_block.size()], 4) } else { 0 },
         beside * MXUS * bytes(&[CHUNK, kept_slices(k / CHUNK, chunks) * CHUNK], 2),
-        bytes(&[tile.m, first + results * PAIR], 4.min(problem.out.bytes().max(2))),
+        bytes(&[tile.m, first + results * PAIR], super::kernel_float(problem.out).bytes()),
         bytes(&[first, tile.k], 1),
     ];
     let kept = kept.into_iter().fold(0, usize::saturating_add);
@@ -217,8 +222,7 @@ impl TpuPlan {
         ragged.into_iter().chain((0..columns - rest).step_by(PAIR).map(|first| (first, PAIR))).collect()
     }
 
-    /// Pairs whose dequantized weights have a buffer of their own. The first step of several multiplies two
-    /// in turns.
+    /// Pairs that the first step multiplies in turns: their dequantized weights have buffers of their own.
     pub fn pair_buffers(&self) -> usize {
         self.mxu_pipeline.map_or(0, |pipeline| pipeline.beside)
     }
@@ -263,6 +267,15 @@ impl TpuPlan {
     fn turns_of(&self, place: Place) -> Vec<Turn> {
         let count = self.mxu_slices() / if place.halves { MXUS } else { 1 };
         (0..count).map(|number| Turn { place, number, is_last: number + 1 == count }).collect()
+    }
+
+    /// Blocks of the operand that has the most of them, if there are matmuls beside any of its DMAs.
+    pub(in crate::plan) fn blocks_beside_matmuls(&self) -> usize {
+        let (x, w) = (self.x_loads().len(), self.first_loads().len());
+        if self.grid.n == 1 && x == 1 && w <= self.pair_buffers() {
+            return 1;
+        }
+        x.max(w + (self.grid.n - 1) * self.tile.n / PAIR)
     }
 
     /// DMAs of x, in the order of their rows and columns.
@@ -367,6 +380,7 @@ pub(super) fn modelled_cycles(plan: &TpuPlan, pipeline: MxuPipeline) -> Modelled
         done = (done + products(place)).max(arrives) + PLACE;
         code += products(place);
     }
+    arrives += copy(plan.problem.m * plan.first_step_columns() * plan.kernel_out().bytes());
     let dequantizing_columns = 3.0 * vectors(plan.tile.n);
     let work: f64 = later.iter().map(products).sum();
     let step = work.max(dequantizing_columns) + PLACE * later.len() as f64 + STEP;

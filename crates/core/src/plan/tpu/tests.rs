@@ -214,6 +214,11 @@ fn absurd_sizes_are_refused_at_once() {
         assert!(sentence.ends_with("but a kernel can index 2147483647: split the problem"), "{sentence}");
         assert_eq!(TpuPlan::candidates(&problem, chip("tpu7x"), Strategy::Strip), []);
     }
+    let side = 1 << 25;
+    let problem = Problem::new(side, side, side, QuantBlock::B128).unwrap();
+    let tile = Dims { m: side, n: side, k: side };
+    let error = TpuPlan::with_tile(&problem, chip("tpu7x"), Strategy::Strip, BlockMode::Large, tile);
+    assert!(error.unwrap_err().to_string().contains("bytes of"));
 }
 
 /// Where the compiler pipelines tiles, it clips the last ones, and DMAs of the kernel end where operands do.

@@ -217,9 +217,9 @@ fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan 
 /// A grid step is straight-line code; beyond this many bundles it usually grows without getting faster.
 const USUALLY_UNROLLED: f64 = 18_000.0;
 
-/// Most bundles of the grid steps that have code of their own, which pipelines of assigned matmuls keep to by
-/// themselves. Rows that stream past w are multiplied with
-/// all columns at once, in two steps; one step of much longer code takes the compiler minutes.
+/// Most bundles of the grid steps that have code of their own. Rows that stream past w are multiplied with
+/// all columns at once, in two steps; one step of much longer code takes the compiler minutes. Pipelines of
+/// assigned matmuls bound their code themselves.
 fn most_unrolled(plan: &TpuPlan) -> f64 {
     match plan.row_pipeline {
         _ if plan.mxu_pipeline.is_some() => f64::INFINITY,

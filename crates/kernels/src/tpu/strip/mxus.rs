@@ -161,11 +161,16 @@ impl Operands<'_> {
         let next = (self.plan.grid.n > 1).then(|| self.plan.turns(false)[0]);
         let mut work = Work::new(self, step);
         if step.is_first {
-            for &turn in &turns[..turns.len().min(AHEAD)] {
+            let first = &turns[..turns.len().min(AHEAD)];
+            for &turn in first {
                 work.wait_for(b, turn);
+            }
+            // What a turn needs is pushed before another one may take its buffer.
+            work.prepare(b, turns[0]);
+            self.push(b, turns[0]);
+            for &turn in first {
                 work.prepare(b, turn);
             }
-            self.push(b, turns[0]);
         } else {
             work.is_prepared(turns[0]);
         }
@@ -200,7 +205,7 @@ impl Operands<'_> {
                 work.prepare_next(b, next);
             }
             if let Some((place, sums)) = complete.take() {
-                let to = self.destination(b, place, step, sums);
+                let to = self.free_destination(b, place, step, sums);
                 self.take(b, place, to.buffer);
                 taken.push_back((place, to, number));
             }
@@ -245,7 +250,8 @@ impl Operands<'_> {
         }
     }
 
-    /// After the last place that needs a stage: loads the pair that is a whole ring ahead.
+    /// After the first place of a pair, which dequantizes all of its weights: loads into their stage the pair
+    /// that is a whole ring ahead.
     fn reload(&self, b: &mut FunctionBuilder, place: Place, step: Step) {
         if step.is_first || place.rows.0 != 0 || self.pairs() <= self.pipeline.stages {
             return;

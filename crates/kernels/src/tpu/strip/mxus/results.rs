@@ -77,8 +77,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Where the result of a place goes, after waiting for what was there before.
-    pub(super) fn destination(
+    /// Where the result of a place goes; waits for the store of what was there before.
+    pub(super) fn free_destination(
         &self,
         b: &mut FunctionBuilder,
         place: Place,
@@ -136,7 +136,8 @@ impl Operands<'_> {
         let buffer = b.muli(slot, columns);
         let chunks = b.i32(self.plan.row_chunks().len());
         let lane = b.muli(slot, chunks);
-        let number = self.plan.row_chunks().iter().position(|&rows| rows == place.rows).unwrap_or(0);
+        let number = self.plan.row_chunks().iter().position(|&rows| rows == place.rows);
+        let number = number.expect("a place has one of the chunks of rows");
         let offset = b.i32(self.first_lane_of_results() + number);
         let lane = b.addi(lane, offset);
         Destination { result: Column::Computed(result), buffer: Column::Computed(buffer), lane }
@@ -179,14 +180,15 @@ impl Operands<'_> {
         let plan = self.plan;
         let last = *plan.places(plan.grid.n == 1).last().expect("a step has places");
         let step = Step { n, is_first: plan.grid.n == 1 };
-        let unused = self.unused_address(last);
+        // The last place is at the other address.
+        let unused = plan.places(false)[0].address;
         if plan.grid.n > 1 {
             let values = self.x_bf16.load(b, (0, 0), (FEWEST_ROWS, SIDE));
             for mxu in 0..MXUS {
                 b.accumulate(unused, values, mxu, true);
             }
         }
-        let to = self.destination(b, last, step, Sums::OfStep);
+        let to = self.free_destination(b, last, step, Sums::OfStep);
         self.take(b, last, to.buffer);
         let copy = self.store(b, last, to);
         b.located("start out", |b| b.start(copy));
@@ -196,12 +198,6 @@ impl Operands<'_> {
             }
         }
         self.wait_for_stores(b);
-    }
-
-    /// The address of no place that is still in the accumulators.
-    pub(super) fn unused_address(&self, last: Place) -> usize {
-        let addresses = self.plan.places(false).into_iter().map(|place| place.address);
-        addresses.into_iter().find(|&address| address != last.address).unwrap_or(last.address + 128)
     }
 
     /// Waits for the stores that no place has waited for.
