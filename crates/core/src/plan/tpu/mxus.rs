@@ -141,8 +141,8 @@ pub(super) fn pipeline(
     sizes.into_iter().find_map(|(beside, results)| fitting(problem, chip, tile, beside, results))
 }
 
-/// The pipeline whose first step multiplies so many pairs in turns, with room for so many pairs of results, or
-/// for all, if it fits.
+/// The pipeline whose first step multiplies so many pairs in turns, with room for so many pairs of results,
+/// or for all, if it fits.
 fn fitting(
     problem: &Problem,
     chip: &TpuChip,
