@@ -287,6 +287,12 @@ fn weights_must_be_loaded_before_others_are_pushed() {
     };
     assert_eq!((access.line, earlier.line), (Some(8), Some(6)));
     assert_eq!(misuse(kernel), (MxuMisuse::StagingFull, "staging register 0 of MXU 0".into(), 4));
+    // What is never loaded is also left behind: two findings of one push.
+    let left = staged().push("w", 256, [0, 0], true).findings();
+    let has = |wanted: MxuMisuse| {
+        left.iter().any(|trouble| matches!(trouble, Trouble::MxuMisuse { misuse, .. } if *misuse == wanted))
+    };
+    assert!(has(MxuMisuse::StagingFull) && has(MxuMisuse::WeightsLeft), "{left:?}");
 }
 
 #[test]
@@ -352,8 +358,8 @@ fn wrong_shapes_and_attributes_are_refused_before_anything_runs() {
         "tpu.matmul_push_rhs: staging_register = -1 is out of range: an MXU has staging registers 0 to 1"
     );
     assert_eq!(
-        push("mxu_index = 0 : i32", "%v", square),
-        "tpu.matmul_push_rhs: attribute 'staging_register' is missing"
+        push("staging_register = 0 : i32", "%v", square),
+        "tpu.matmul_push_rhs: attribute 'mxu_index' is missing"
     );
     assert_eq!(
         push(good, "%e", "vector<24x256xbf16>"),
@@ -439,6 +445,14 @@ fn uninitialized_operands_are_reported_once_they_reach_a_result() {
     // Where they were popped, the accumulators begin at zero again.
     let again = rows().pop(128, [0, 0], 0).line(dropped).multiply("x", 128, 0, [0, 32], None);
     assert_eq!(again.pop(128, [0, 32], 128).findings(), []);
+    // Rows without any pass through a decision, though others of the same matmul have some.
+    let kept = "%yes = arith.constant true\n%r = scf.if %yes -> (vector<128x256xf32>) {\n%p = \
+                \"tpu.matmul_pop\"() {acc = 0 : i32, mxu_index = 0 : i32} : () -> vector<128x256xf32>\n\
+                scf.yield %p : vector<128x256xf32>\n} else {\n%q = arith.constant dense<0.0> : \
+                vector<128x256xf32>\nscf.yield %q : vector<128x256xf32>\n}\nvector.store %r, %out[%c0, %c0] : \
+                memref<256x256xf32, #tpu.memory_space<vmem>>, vector<128x256xf32>";
+    let through = rows().line(kept).line(dropped).multiply("x", 128, 0, [0, 0], None);
+    assert_eq!(through.pop(128, [0, 0], 128).findings(), []);
     // An element of the weights spoils a column: every row of the result.
     for transpose in [false, true] {
         let weights = begin().push("a", 0, [0, 0], transpose).multiply("x", 256, 0, [0, 0], Some(0));
@@ -484,6 +498,10 @@ fn custom_forms_mean_what_generic_ones_mean() {
         .replace("\"tpu.matmul_pop\"() {acc = 0 : i32, ", "tpu.matmul_pop 0 {")
         .replace("} : () -> vector<256x256xf32>", "} : vector<256x256xf32>");
     assert!(!custom.contains('"'), "{custom}");
-    let (custom, generic) = (parse(&custom).unwrap(), parse(&text).unwrap());
-    assert_eq!(custom.to_string(), generic.to_string());
+    let [custom, parsed] = [&custom, &text].map(|text| parse(text).unwrap().to_string());
+    assert_eq!(custom, parsed);
+    // The dialect's own form leaves register 0 out.
+    let short = parse(&text.replace("staging_register = 0 : i32, ", "")).unwrap();
+    let outcome = simulate(&short, &operands(Float::Bf16), &Options::new(rates())).unwrap();
+    assert_eq!((&outcome.findings[..], outcome.outputs[0].to_f32()), (&[][..], generic.result()));
 }

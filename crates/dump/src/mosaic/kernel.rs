@@ -132,7 +132,8 @@ fn integer(op: &Op, name: &str) -> Option<i64> {
 /// The MXU and staging register that an operation pushes weights to, and their type.
 fn pushed(function: &Function, op: &Op) -> Option<((i64, i64), TensorType)> {
     let weights = op.operands.first().filter(|_| op_kind(&op.name) == Some(OpKind::PushWeights))?;
-    let register = (integer(op, "mxu_index")?, integer(op, "staging_register")?);
+    // Text in the dialect's own form leaves the default register out.
+    let register = (integer(op, "mxu_index")?, integer(op, "staging_register").unwrap_or(0));
     Some((register, vector(function.ty(*weights))))
 }
 

@@ -437,7 +437,14 @@ impl Trouble {
     }
 
     fn same_cause(&self, other: &Self) -> bool {
+        let misuse = |trouble: &Self| match trouble {
+            Self::MxuMisuse { misuse, earlier, .. } => {
+                Some((*misuse, earlier.as_ref().map(|site| site.line)))
+            }
+            _ => None,
+        };
         std::mem::discriminant(self) == std::mem::discriminant(other)
+            && misuse(self) == misuse(other)
             && self.subject() == other.subject()
             && self.lines() == other.lines()
     }

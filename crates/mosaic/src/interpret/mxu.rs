@@ -260,9 +260,12 @@ impl Machine<'_> {
         sums.fill(0.0);
         if let (Some(trouble), Some(&slot)) = (trouble, step.results.first()) {
             let marks = &mut mxu.undefined[rows.sums()];
-            let undefined = Undefined::new(marks.to_vec(), Trouble::clone(&trouble));
-            marks.fill(false);
-            self.undefined.insert(slot, undefined);
+            // Rows may have none although others of the same matmul have.
+            if marks.contains(&true) {
+                let undefined = Undefined::new(marks.to_vec(), Trouble::clone(&trouble));
+                marks.fill(false);
+                self.undefined.insert(slot, undefined);
+            }
         }
         if let Some((start, end)) = empty {
             let part = accumulators(rows.mxu, rows.address + start..rows.address + end);

@@ -12,7 +12,7 @@ const CASES: [(&str, &[&str]); 9] = [
     ("deadlocks", &["DEADLOCK", "DEADLOCK BETWEEN DEVICES"]),
     ("semaphores", &["SEMAPHORE"]),
     ("memory accesses", &["OUT OF BOUNDS", "UNINITIALIZED", "NO SUCH DEVICE"]),
-    ("matrix units", &["MXU"]),
+    ("MXUs", &["MXU"]),
     ("memory budget", &["OUT OF VMEM", "OUT OF SMEM"]),
     ("grid order", &["PARALLEL", "REVISITED"]),
     ("termination", &["ENDLESS", "ASSERTION"]),

@@ -99,7 +99,11 @@ fn push(c: &mut Compiler<'_>, op: &Op) -> Made {
     }
     let push = Push {
         mxu: mxu(c, op)?,
-        register: staging_register(c, op, "staging_register")?,
+        // Text in the dialect's own form leaves the default out.
+        register: match op.attributes.get("staging_register") {
+            Some(_) => staging_register(c, op, "staging_register")?,
+            None => 0,
+        },
         is_transposed: c.flag(op, "transpose")?,
         bits: operand_bits(c, op, ty)?,
     };
