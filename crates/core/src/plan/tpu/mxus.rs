@@ -136,9 +136,9 @@ pub(super) fn pipeline(
     }
     // Two pairs in turns hide that x is dequantized; with all results in VMEM no place waits for the store of
     // another.
-    let sizes =
+    let mut sizes =
         [2, 1].into_iter().flat_map(|beside| [None, Some(3), Some(2)].map(|results| (beside, results)));
-    sizes.into_iter().find_map(|(beside, results)| fitting(problem, chip, tile, beside, results))
+    sizes.find_map(|(beside, results)| fitting(problem, chip, tile, beside, results))
 }
 
 /// The pipeline whose first step multiplies so many pairs in turns, with room for so many pairs of results,

@@ -25,7 +25,7 @@ use self::{
     results::{Destination, Sums},
     work::Work,
 };
-use super::dequantized::MXUS;
+use super::{dequantized::MXUS, streamed::HbmAndChip};
 use crate::tpu::{
     KernelModule,
     parts::{
@@ -49,13 +49,6 @@ enum Lane {
     XScale,
     Out,
     Loads,
-}
-
-/// An array in HBM, and its buffer on the chip.
-#[derive(Clone, Copy)]
-struct HbmAndChip {
-    hbm: Value,
-    chip: Value,
 }
 
 /// A grid step.
@@ -90,9 +83,7 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     let n = f.n;
     let b = &mut f.b;
     operands.start_all(b, n);
-    b.when_equal(n, 0, |b| {
-        operands.step(b, Step { n, is_first: true });
-    });
+    b.when_equal(n, 0, |b| operands.step(b, Step { n, is_first: true }));
     if plan.grid.n > 1 {
         let first = b.i32(0);
         let later = b.cmpi(IntPredicate::Sgt, n, first);
@@ -189,8 +180,6 @@ impl Operands<'_> {
             let is_free =
                 turn.number > 0 || complete.is_none_or(|(before, _)| before.address != turn.place.address);
             assert!(is_free, "a place adds to sums that were taken");
-            // In a later step, what the first turns need is not all there.
-            work.prepare(b, turn);
             self.accumulate(b, turn);
             if let Some(&after) = turns.get(number + 1) {
                 work.prepare(b, after);

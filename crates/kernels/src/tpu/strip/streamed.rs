@@ -44,9 +44,9 @@ enum Lane {
 
 /// An array in HBM, and its buffer on the chip.
 #[derive(Clone, Copy)]
-struct HbmAndChip {
-    hbm: Value,
-    chip: Value,
+pub(super) struct HbmAndChip {
+    pub(super) hbm: Value,
+    pub(super) chip: Value,
 }
 
 struct Operands<'p> {

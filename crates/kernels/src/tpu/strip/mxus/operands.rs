@@ -92,6 +92,15 @@ impl Operands<'_> {
         b.remsi(number, stages)
     }
 
+    /// The DMAs of the scales of blocks, with their names. Scales per row come with the rows.
+    fn block_scales(&self, b: &mut FunctionBuilder) -> Vec<(&'static str, Copy)> {
+        let mut copies = vec![("w_scale", self.whole(b, self.w_scale, Lane::WScale))];
+        if !self.scales_per_row() {
+            copies.push(("x_scale", self.whole(b, self.x_scale, Lane::XScale)));
+        }
+        copies
+    }
+
     /// Starts all DMAs that have a buffer, in the first step. The compiler keeps the order of loops, not that
     /// of DMAs.
     pub(super) fn start_all(&self, b: &mut FunctionBuilder, n: Value) {
@@ -99,11 +108,8 @@ impl Operands<'_> {
         let is_first = b.cmpi(IntPredicate::Eq, n, zero);
         let once = b.select(is_first, one, zero);
         b.when(is_first, |b| {
-            let copy = self.whole(b, self.w_scale, Lane::WScale);
-            b.located("start w_scale", |b| b.start(copy));
-            if !self.scales_per_row() {
-                let copy = self.whole(b, self.x_scale, Lane::XScale);
-                b.located("start x_scale", |b| b.start(copy));
+            for (name, copy) in self.block_scales(b) {
+                b.located(format!("start {name}"), |b| b.start(copy));
             }
         });
         for group in self.first_loads() {
@@ -124,11 +130,8 @@ impl Operands<'_> {
             });
         }
         b.when(is_first, |b| {
-            let copy = self.whole(b, self.w_scale, Lane::WScale);
-            b.located("wait w_scale", |b| b.wait(copy));
-            if !self.scales_per_row() {
-                let copy = self.whole(b, self.x_scale, Lane::XScale);
-                b.located("wait x_scale", |b| b.wait(copy));
+            for (name, copy) in self.block_scales(b) {
+                b.located(format!("wait {name}"), |b| b.wait(copy));
             }
         });
     }
